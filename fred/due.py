@@ -1,0 +1,143 @@
+"""Work that is due: rows that many processes claim, renew and finish, and that no killed process can keep.
+
+A row is *due* when its ``due_at`` has come; null means it is at rest. Claiming a row moves ``due_at`` a few seconds
+ahead, raises ``epoch`` and commits, so a claim is only a promise with a short end: who is killed or stalled loses the
+row by the clock of PostgreSQL. Whoever writes to a row later must still hold the epoch that the claim gave; news,
+another claim, or a recorded outcome raise it, and the late writer changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection, models
+
+CLAIM_FOR = timedelta(seconds=5)
+"""How long a claim holds without being renewed."""
+
+RENEW_EVERY = timedelta(milliseconds=1500)
+"""How often a living holder renews what it holds."""
+
+BATCH = 500
+"""The most rows one claim takes."""
+
+STUCK_AFTER = 8
+"""Failures in a row after which a row is shown as stuck. It goes on being tried."""
+
+BACK_OFF_S = (1, 2, 5, 10, 30, 60)
+LATE_BACK_OFF_S = 300
+
+
+def back_off(attempts: int) -> timedelta:
+    """Time to wait after this many failed attempts (1 is the first): 1, 2, 5, 10, 30, 60 s, then 5 min."""
+    index = max(attempts, 1) - 1
+    return timedelta(seconds=BACK_OFF_S[index] if index < len(BACK_OFF_S) else LATE_BACK_OFF_S)
+
+
+class Due(models.Model):
+    """A row that can be due. The three columns are written only by the functions here and by bulk statements that raise the epoch."""
+
+    due_at = models.DateTimeField(null=True, blank=True)
+    epoch = models.BigIntegerField(default=0)
+    attempts = models.IntegerField(default=0)
+
+    class Meta:
+        abstract = True
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claimed row: its key, the epoch that the claim gave, and how often it was claimed without a finish."""
+
+    pk: Any
+    epoch: int
+    attempts: int
+
+
+def claim(
+    model: type[Due],
+    limit: int = BATCH,
+    *,
+    where: str = "TRUE",
+    params: Sequence[Any] = (),
+    also_set: str = "",
+    claim_for: timedelta = CLAIM_FOR,
+) -> list[Claim]:
+    """Take up to ``limit`` due rows, oldest first, that nobody else is taking, in one statement that commits by itself.
+
+    ``where`` narrows the rows (SQL over the table, alias ``t``, with ``params``); ``also_set`` adds assignments to the
+    same update. Must not run inside a transaction that goes on to do something else.
+    """
+    table, key = model._meta.db_table, model._meta.pk.column  # type: ignore[union-attr]
+    setting = f", {also_set}" if also_set else ""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            UPDATE {table} AS r
+               SET epoch = r.epoch + 1, attempts = r.attempts + 1, due_at = now() + %s{setting}
+              FROM (SELECT t.{key} FROM {table} AS t
+                     WHERE t.due_at <= now() AND ({where})
+                     ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) AS picked
+             WHERE r.{key} = picked.{key}
+         RETURNING r.{key}, r.epoch, r.attempts
+            """,
+            [claim_for, *params, limit],
+        )
+        return [Claim(*row) for row in cursor.fetchall()]
+
+
+def renew(model: type[Due], held: Mapping[Any, int], *, claim_for: timedelta = CLAIM_FOR) -> set[Any]:
+    """Prolong the claims in ``held`` (key to epoch) that are still ours; return the keys that were.
+
+    Rows locked by somebody at this moment are passed over: they come back with the next renewal, or are lost to news.
+    """
+    if not held:
+        return set()
+    table, key = model._meta.db_table, model._meta.pk.column  # type: ignore[union-attr]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH held AS (SELECT * FROM unnest(%s::{_array_type(model)}, %s::bigint[]) AS h(pk, epoch)),
+                 mine AS (SELECT t.{key} FROM {table} AS t JOIN held ON held.pk = t.{key} AND held.epoch = t.epoch
+                           WHERE t.due_at IS NOT NULL
+                           ORDER BY t.{key} FOR NO KEY UPDATE OF t SKIP LOCKED)
+            UPDATE {table} AS r SET due_at = now() + %s FROM mine WHERE r.{key} = mine.{key}
+         RETURNING r.{key}
+            """,
+            [list(held), list(held.values()), claim_for],
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def release(model: type[Due], held: Mapping[Any, int], *, after: timedelta = timedelta()) -> set[Any]:
+    """Give back claims that are still ours, due again ``after`` this long; return the keys that were.
+
+    The attempt that the claim counted stays counted: a release is not a finish.
+    """
+    if not held:
+        return set()
+    table, key = model._meta.db_table, model._meta.pk.column  # type: ignore[union-attr]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH held AS (SELECT * FROM unnest(%s::{_array_type(model)}, %s::bigint[]) AS h(pk, epoch)),
+                 mine AS (SELECT t.{key} FROM {table} AS t JOIN held ON held.pk = t.{key} AND held.epoch = t.epoch
+                           WHERE t.due_at IS NOT NULL
+                           ORDER BY t.{key} FOR NO KEY UPDATE OF t)
+            UPDATE {table} AS r SET due_at = now() + %s, epoch = r.epoch + 1 FROM mine WHERE r.{key} = mine.{key}
+         RETURNING r.{key}
+            """,
+            [list(held), list(held.values()), after],
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def _array_type(model: type[Due]) -> str:
+    kind = model._meta.pk.db_type(connection)  # type: ignore[union-attr]
+    if kind is None:
+        msg = f"{model.__name__} has no column for its key"
+        raise TypeError(msg)
+    return {"bigint": "bigint[]", "uuid": "uuid[]", "text": "text[]"}.get(kind.split("(")[0], "text[]")

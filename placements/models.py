@@ -1,0 +1,215 @@
+"""Which backend serves which lease: the wish, the attempt, what was heard, and what was seen."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from backends.models import Backend
+from fred.due import Due
+from leases.models import Lease
+from placements.status import OperationState
+
+
+class Placement(models.Model):
+    """The backend that a lease belongs to. Written with the operation, before any call; outlives the lease until pruned."""
+
+    class Status(models.TextChoices):
+        ATTEMPTED = "attempted"
+        CONFIRMED = "confirmed"
+        CONFLICT = "conflict"
+        QUARANTINED = "quarantined"
+        LOST = "lost"
+
+    lease = models.OneToOneField(Lease, models.PROTECT, primary_key=True, db_column="lease_uuid")
+    status = models.TextField(choices=Status.choices, default=Status.ATTEMPTED)
+    backend = models.ForeignKey(Backend, models.PROTECT, null=True, blank=True, db_column="backend")
+    storage_id = models.UUIDField(null=True, blank=True)
+    candidates = ArrayField(models.TextField(), default=list, blank=True)
+    lifecycle_id = models.UUIDField(null=True, blank=True, help_text="Operation whose callback URL the backend goes on using.")
+    lifecycle_retired_at = models.DateTimeField(null=True, blank=True)
+    set_at = models.DateTimeField(db_default=Now())
+    revision = models.BigIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(status__in=["attempted", "confirmed"]) | Q(backend__isnull=False), name="placement_names_owner"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} on {self.backend_id}"
+
+
+class Operation(Due):
+    """One attempt to have a lease's workload made at one backend. ``due_at`` means: push it to that backend.
+
+    Its id is on the wire and never changes; at most one operation of a lease is open (``settled_at`` null).
+    """
+
+    class Kind(models.TextChoices):
+        PROVISION = "provision"
+        RESTORE = "restore"
+
+    id = models.UUIDField(primary_key=True)
+    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid")
+    kind = models.TextField(choices=Kind.choices, default=Kind.PROVISION)
+    source_lease = models.ForeignKey(
+        Lease, models.PROTECT, null=True, blank=True, db_column="source_lease_uuid", related_name="restores"
+    )
+    backend = models.ForeignKey(Backend, models.PROTECT, db_column="backend")
+    storage_id = models.UUIDField(null=True, blank=True)
+    tenant = models.TextField()
+    provider_uuid = models.UUIDField()
+    items = models.JSONField(help_text="Items as they were when the operation was made; a repeat sends the same.")
+    payload_sha256 = models.BinaryField(null=True, blank=True)
+    callback_url = models.TextField()
+    lifecycle_url = models.TextField(default="", blank=True)
+
+    state = models.TextField(choices=[(state.value, state.value) for state in OperationState], default=OperationState.RESERVED)
+    refusal = models.TextField(default="", blank=True, help_text="Code of the refusal, or not_sent, callback_timeout.")
+    error = models.TextField(default="", blank=True, help_text="The backend's words.")
+    dispatch_count = models.IntegerField(default=0)
+    first_dispatched_at = models.DateTimeField(null=True, blank=True)
+    last_dispatched_at = models.DateTimeField(null=True, blank=True)
+    on_wire_until = models.DateTimeField(null=True, blank=True, help_text="Latest end of the call that may be under way.")
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="Past it nobody pushes: look again first.")
+    created_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True, blank=True)
+    settled_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(Due.Meta):
+        abstract = False
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="restore", source_lease__isnull=False) | Q(kind="provision", source_lease__isnull=True),
+                name="operation_restore_has_source",
+            ),
+            models.CheckConstraint(
+                condition=Q(source_lease__isnull=True) | ~Q(source_lease=F("lease")), name="operation_source_differs"
+            ),
+            models.UniqueConstraint(fields=["lease"], condition=Q(settled_at__isnull=True), name="operation_one_open"),
+            models.UniqueConstraint(
+                fields=["source_lease"],
+                condition=Q(settled_at__isnull=True, kind="restore"),
+                name="operation_one_restore_per_source",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["due_at"], name="operation_due", condition=Q(due_at__isnull=False)),
+            models.Index(fields=["backend"], name="operation_open_backend", condition=Q(settled_at__isnull=True)),
+            models.Index(fields=["lease", "settled_at"], name="operation_lease"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+class Callback(models.Model):
+    """What a backend reported, committed before it was answered 200. ``applied_at`` null: a look has yet to use it."""
+
+    class Selector(models.TextChoices):
+        OPERATION = "operation"
+        LIFECYCLE = "lifecycle"
+        TOKENLESS = "tokenless"
+
+    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid")
+    selector = models.TextField(choices=Selector.choices)
+    selector_id = models.UUIDField(null=True, blank=True)
+    status = models.TextField()
+    error = models.TextField(default="", blank=True)
+    retained = models.BooleanField(default=False)
+    storage_id = models.UUIDField(null=True, blank=True)
+    backend_label = models.TextField(default="", blank=True)
+    maintenance_id = models.UUIDField(null=True, blank=True)
+    maintenance_admitted_at = models.DateTimeField(null=True, blank=True)
+    body_sha256 = models.BinaryField()
+    received_at = models.DateTimeField(db_default=Now(), db_index=True)
+    applied_at = models.DateTimeField(null=True, blank=True)
+    verdict = models.TextField(default="", blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["selector_id", "status"], condition=Q(selector="operation"), name="callback_once_operation"),
+            models.UniqueConstraint(
+                fields=["selector_id", "maintenance_id", "status", "maintenance_admitted_at"],
+                condition=Q(maintenance_id__isnull=False),
+                nulls_distinct=False,
+                name="callback_once_maintenance",
+            ),
+        ]
+        indexes = [models.Index(fields=["lease", "id"], name="callback_unapplied", condition=Q(applied_at__isnull=True))]
+
+    def __str__(self) -> str:
+        return f"{self.status} for {self.lease_id}"
+
+
+class Teardown(Due):
+    """One backend that must be told to remove what it holds of a lease. ``due_at`` means: tell it (again)."""
+
+    class State(models.TextChoices):
+        OPEN = "open"
+        PARKED = "parked"
+        DONE = "done"
+
+    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid")
+    backend = models.ForeignKey(Backend, models.PROTECT, db_column="backend")
+    cause = models.TextField(default="", blank=True)
+    state = models.TextField(choices=State.choices, default=State.OPEN)
+    last_error = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    sent_at = models.DateTimeField(null=True, blank=True)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(Due.Meta):
+        abstract = False
+        constraints = [models.UniqueConstraint(fields=["lease", "backend"], name="teardown_once")]
+        indexes = [
+            models.Index(fields=["due_at"], name="teardown_due", condition=Q(due_at__isnull=False)),
+            models.Index(fields=["lease"], name="teardown_open", condition=~Q(state="done")),
+        ]
+
+    def __str__(self) -> str:
+        return f"teardown of {self.lease_id} at {self.backend_id}"
+
+
+class Observed(models.Model):
+    """A row of a backend's inventory as last listed. ``walk_started_at`` says how old the evidence is at most."""
+
+    backend = models.ForeignKey(Backend, models.PROTECT, db_column="backend")
+    lease_uuid = models.UUIDField(db_index=True)
+    provider_uuid = models.UUIDField(null=True, blank=True)
+    tenant = models.TextField(default="", blank=True)
+    status = models.TextField(default="", blank=True)
+    walk_id = models.BigIntegerField()
+    walk_started_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+
+class Provision(Observed):
+    """A workload that a backend listed."""
+
+    fail_count = models.IntegerField(default=0)
+
+    class Meta(Observed.Meta):
+        abstract = False
+        constraints = [models.UniqueConstraint(fields=["backend", "lease_uuid"], name="provision_once")]
+
+    def __str__(self) -> str:
+        return f"{self.lease_uuid} at {self.backend_id}"
+
+
+class Retention(Observed):
+    """Data of an ended lease that a backend still keeps."""
+
+    class Meta(Observed.Meta):
+        abstract = False
+        constraints = [models.UniqueConstraint(fields=["backend", "lease_uuid"], name="retention_once")]
+
+    def __str__(self) -> str:
+        return f"{self.lease_uuid} kept at {self.backend_id}"
