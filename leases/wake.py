@@ -1,0 +1,65 @@
+"""News about leases: store the fact, mark its lease due for a look, in one transaction.
+
+News never acts. Whoever hears something of a lease stores it inside :func:`news_about` and wakes the leases for which
+it was new; a look then decides. A lost hint costs two seconds, a lost transaction is as if nothing had been heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db import transaction
+
+from fred.tasks import hint
+from leases import sql
+
+LOOK = "reconciliation.tasks.take_a_look"
+"""Name of the task that looks at due leases; the floor that owns it stands above this one."""
+
+
+@dataclass(slots=True)
+class News:
+    """The leases that a transaction holds, and those that it woke."""
+
+    locked: set[UUID]
+    woken: set[UUID] = field(default_factory=set)
+
+    def wake(self, uuids: Iterable[UUID] | Mapping[UUID, int | None]) -> None:
+        """Mark these leases due, raise their epoch and forget their failed attempts.
+
+        A mapping gives the height of the news: a lease that was read at that height or above knows it already and
+        sleeps on.
+        """
+        heights = dict(uuids) if isinstance(uuids, Mapping) else dict.fromkeys(uuids)
+        self.woken |= sql.wake({uuid: height for uuid, height in heights.items() if uuid in self.locked})
+
+
+@contextmanager
+def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False) -> Iterator[News]:
+    """Lock these leases in uuid order, with stubs for unknown ones; inside, store the news and wake those it is new for.
+
+    With ``skip_locked`` leases that somebody holds at this moment are left out of ``News.locked``. After the commit one
+    hint asks a worker to look.
+    """
+    with transaction.atomic():
+        news = News(locked=sql.lock_or_stub(uuids, skip_locked=skip_locked))
+        yield news
+        if news.woken:
+            transaction.on_commit(hint_look)
+
+
+def leases(uuids: Iterable[UUID]) -> set[UUID]:
+    """Ask for a look at these leases, nothing else; return those that exist and were woken."""
+    with transaction.atomic():
+        woken = sql.wake(dict.fromkeys(sql.lock(uuids)))
+        if woken:
+            transaction.on_commit(hint_look)
+    return woken
+
+
+def hint_look() -> None:
+    """Tell a worker, once per second at most, that leases are due."""
+    hint.send(LOOK)
