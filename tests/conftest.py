@@ -1,0 +1,85 @@
+"""Fixtures of all tests. Real services; nothing here is a stand-in."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tests.services import Services, use_valkey, valkey_of_worker
+
+_services = pytest.StashKey[Services]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the services before Django reads its settings; workers of pytest-xdist use those of their controller."""
+    if config.option.help or config.option.version:
+        return
+    worker: str | None = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        use_valkey(valkey_of_worker(os.environ["REDIS_URL"], 1 + int(worker.removeprefix("gw"))))
+        return
+    services = Services()
+    config.stash[_services] = services
+    services.start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what this process started."""
+    services = config.stash.get(_services, None)
+    if services is not None:
+        services.stop()
+
+
+@pytest.fixture
+def valkey() -> Iterator[redis.Redis]:
+    """A client of this worker's Valkey database, emptied before the test."""
+    client = redis.Redis.from_url(os.environ["REDIS_URL"])
+    client.flushdb()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def run_in_threads() -> Callable[..., list[Any]]:
+    """`run_in_threads(n, function)`: call it in n threads that start at one moment; return their results in order.
+
+    Each thread has its own database connections, closed at its end: the test needs
+    `@pytest.mark.django_db(transaction=True)`. One error is raised as it is, several as an ExceptionGroup.
+    """
+
+    def run(number: int, function: Callable[[], Any], *, timeout: float = 60.0) -> list[Any]:
+        from django.db import connections
+
+        barrier = threading.Barrier(number)
+        results: list[Any] = [None] * number
+        errors: list[Exception] = []
+
+        def call(index: int) -> None:
+            try:
+                barrier.wait(10)
+                results[index] = function()
+            except Exception as error:  # noqa: BLE001 - raised again by the test's own thread
+                errors.append(error)
+            finally:
+                connections.close_all()
+
+        threads = [threading.Thread(target=call, args=(index,), daemon=True) for index in range(number)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout)
+        assert not any(thread.is_alive() for thread in threads), f"a thread still runs after {timeout} s"
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup("several threads failed", errors)
+        return results
+
+    return run

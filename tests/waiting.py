@@ -1,0 +1,25 @@
+"""Waiting for a condition instead of for a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.01
+
+
+def wait_until(predicate: Callable[[], T], *, timeout: float = 10.0, message: str = "") -> T:
+    """Return the predicate's first true value; fail the test when `timeout` seconds bring none."""
+    pause = threading.Event()
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout} s: {message or predicate}; last value {value!r}")
+        pause.wait(POLL_SECONDS)
