@@ -8,12 +8,16 @@ another claim, or a recorded outcome raise it, and the late writer changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db import connection, models
+from django.db import DatabaseError, OperationalError, connection, models, transaction
 
 CLAIM_FOR = timedelta(seconds=5)
 """How long a claim holds without being renewed."""
@@ -141,3 +145,114 @@ def _array_type(model: type[Due]) -> str:
         msg = f"{model.__name__} has no column for its key"
         raise TypeError(msg)
     return {"bigint": "bigint[]", "uuid": "uuid[]", "text": "text[]"}.get(kind.split("(")[0], "text[]")
+
+
+T = TypeVar("T")
+
+REPEATABLE = frozenset({"55P03", "40P01"})
+"""SQLSTATE of a lock that took too long, and of a deadlock: the whole transaction may be run again."""
+
+
+def in_transaction(work: Callable[[], T], *, tries: int = 3) -> T:
+    """Run ``work`` in one transaction; run all of it again when only locks were in the way, up to ``tries`` times."""
+    for left in range(tries - 1, -1, -1):
+        try:
+            with transaction.atomic():
+                return work()
+        except OperationalError as error:
+            if left == 0 or getattr(error.__cause__, "sqlstate", None) not in REPEATABLE:
+                raise
+    msg = "tries must be at least 1"
+    raise ValueError(msg)
+
+
+@dataclass(eq=False, slots=True)
+class Holding:
+    """Claims of one piece of work while it lasts: which epochs it holds, and when each was last known to be ours."""
+
+    model: type[Due]
+    epochs: dict[Any, int]
+    until: float
+    confirmed_at: float
+    claim_for: timedelta = CLAIM_FOR
+    lost: set[Any] = field(default_factory=set)
+
+    def drop(self, keys: Sequence[Any]) -> None:
+        """Stop renewing these: their outcome is recorded, or they are given up."""
+        for key in keys:
+            self.epochs.pop(key, None)
+
+
+class _Renewals:
+    """The renewal thread of this process: one statement per model every 1.5 s for all that the process holds."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: list[Holding] = []
+        self.pid = 0
+
+    def add(self, holding: Holding) -> None:
+        with self.lock:
+            if self.pid != os.getpid():  # a fork has no threads of its parent
+                self.pid, self.held = os.getpid(), []
+                threading.Thread(target=self._run, name="renewals", daemon=True).start()
+            self.held.append(holding)
+
+    def remove(self, holding: Holding) -> None:
+        with self.lock:
+            if holding in self.held:
+                self.held.remove(holding)
+
+    def _run(self) -> None:
+        tick = threading.Event()
+        while not tick.wait(RENEW_EVERY.total_seconds()):
+            now = time.monotonic()
+            with self.lock:
+                kinds: dict[tuple[type[Due], timedelta], list[Holding]] = {}
+                for holding in self.held:
+                    if holding.epochs and holding.until > now:
+                        kinds.setdefault((holding.model, holding.claim_for), []).append(holding)
+            try:
+                for (model, claim_for), holdings in kinds.items():
+                    self._renew(model, claim_for, holdings)
+            except DatabaseError:
+                connection.close()  # a claim that can't be renewed ends by itself; the next round has a new connection
+
+    @staticmethod
+    def _renew(model: type[Due], claim_for: timedelta, holdings: list[Holding]) -> None:
+        sent_at = time.monotonic()
+        ours = renew(
+            model, {key: epoch for one in holdings for key, epoch in list(one.epochs.items())}, claim_for=claim_for
+        )
+        for one in holdings:
+            missing = one.epochs.keys() - ours
+            one.lost = set(missing)
+            if not missing:
+                one.confirmed_at = sent_at
+
+
+_renewals = _Renewals()
+
+
+@contextmanager
+def holding(
+    model: type[Due],
+    epochs: Mapping[Any, int],
+    *,
+    seconds: float,
+    claim_for: timedelta = CLAIM_FOR,
+    claimed_at: float | None = None,
+) -> Iterator[Holding]:
+    """Keep these claims (key to epoch) alive while the block runs, ``seconds`` at the longest.
+
+    ``claimed_at`` is ``time.monotonic()`` from before the claiming statement. ``Holding.lost`` names those that the last
+    renewal could not prolong: locked at that moment, or gone. A killed process renews nothing, so its rows are free
+    again when the claim ends.
+    """
+    now = time.monotonic()
+    one = Holding(model, dict(epochs), until=now + seconds, confirmed_at=claimed_at or now, claim_for=claim_for)
+    _renewals.add(one)
+    try:
+        yield one
+    finally:
+        _renewals.remove(one)
