@@ -1,0 +1,36 @@
+"""Typed settings: read once, checked whole, named the same everywhere. No Django inside."""
+
+from fred.conf.agent import AgentConfig
+from fred.conf.backends import BackendConfig
+from fred.conf.house import HouseConfig
+from fred.conf.load import (
+    Loaded,
+    Unconfigured,
+    load_agent,
+    load_house,
+    load_provider,
+    load_provider_if_possible,
+)
+from fred.conf.problems import ConfigError, Problem
+from fred.conf.provider import ProviderConfig
+from fred.conf.roles import Role, command_of, config_path_of, process_of, role_of
+
+__all__ = [
+    "AgentConfig",
+    "BackendConfig",
+    "ConfigError",
+    "HouseConfig",
+    "Loaded",
+    "Problem",
+    "ProviderConfig",
+    "Role",
+    "Unconfigured",
+    "command_of",
+    "config_path_of",
+    "load_agent",
+    "load_house",
+    "load_provider",
+    "load_provider_if_possible",
+    "process_of",
+    "role_of",
+]
