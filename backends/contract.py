@@ -183,14 +183,6 @@ class TerminalBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleGeneration:
-    """Which callback authority the backend stored with a live provision. Never shown to tenants."""
-
-    kind: str
-    id: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ProvisionInfo:
     """One provision as a backend reports it. `tenant` may be another tenant's address: never show it."""
 
@@ -209,7 +201,6 @@ class ProvisionInfo:
     sku: str = ""
     service_images: Mapping[str, str] = field(default_factory=dict)
     partition: str = ""
-    lifecycle_generation: LifecycleGeneration | None = None
     terminal_budget: TerminalBudget | None = None
 
 
@@ -314,7 +305,7 @@ class CallbackStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What a backend tells the control plane about a lease. `error` belongs to `failed`, `retained` to `deprovisioned`."""
+    """What a backend tells about a lease. `error` belongs to `failed`, `retained` to `deprovisioned`."""
 
     lease_uuid: UUID
     status: CallbackStatus

@@ -1,8 +1,9 @@
 """The HMAC that protects both hops between the control plane and its backends.
 
-A request carries ``X-Fred-Signature: t=<unix seconds>,sha256=<hex>``. The MAC covers the timestamp, the method, the request
-target exactly as it stands in the request line, and the SHA-256 of the body, joined by line feeds. The same header serves
-both directions. There is no nonce: a signature may be used again while it is fresh, so receivers have to be idempotent.
+A request carries ``X-Fred-Signature: t=<unix seconds>,sha256=<hex>``. The MAC covers the timestamp, the method, the
+request target exactly as it stands in the request line, and the SHA-256 of the body, joined by line feeds. The same
+header serves both directions. There is no nonce: a signature may be used again while it is fresh, so receivers have to
+be idempotent.
 """
 
 import binascii
@@ -103,9 +104,9 @@ def verify(
 ) -> Verdict:
     """Check a received header value against every key and say which of them made it.
 
-    `now` is the receiver's clock in unix seconds. `prefix` is put before the target: a proxy may have stripped it from the
-    path the sender signed. All MACs are always computed, so the time taken does not tell which key matched. The MAC covers
-    the timestamp as a number: a header that writes it with a sign or leading zeros verifies.
+    `now` is the receiver's clock in unix seconds. `prefix` is put before the target: a proxy may have stripped it from
+    the path the sender signed. All MACs are always computed, so the time taken does not tell which key matched. The MAC
+    covers the timestamp as a number: a header that writes it with a sign or leading zeros verifies.
     """
     parsed = parse(value)
     if isinstance(parsed, Failure):

@@ -1,0 +1,300 @@
+"""A backend over HTTP, as the control plane uses it.
+
+Mutations are pushed by a sender of its own: it builds requests with the functions of `backends.requests` and reads the
+answers with those of `backends.outcomes`, both offered here too. `BackendClient` does the reads that wait for an
+answer. Silence, errors and unreadable answers are `Unknown`; only an exact 404 is `Absent`.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from backends import envelope, wire
+from backends.contract import (
+    Absent,
+    BackendUnavailable,
+    Dialect,
+    LeaseInfo,
+    LoadStats,
+    ProvisionInfo,
+    ProvisionList,
+    RetainedLease,
+    RetentionList,
+    Unknown,
+)
+from backends.outcomes import (
+    Accepted,
+    AlreadyProvisioned,
+    Ambiguous,
+    CapacityClaimed,
+    Deferred,
+    DeprovisionOutcome,
+    Done,
+    NotSent,
+    Outcome,
+    ProvisionOutcome,
+    Pulse,
+    RefusalKind,
+    Refused,
+    classify_deprovision,
+    classify_provision,
+    generic_text,
+    resolve_provision,
+)
+from backends.requests import (
+    BackendTarget,
+    deprovision_request,
+    health_request,
+    info_request,
+    logs_request,
+    lookup_request,
+    page_request,
+    provision_info_request,
+    provision_request,
+    stats_request,
+)
+from fred.http import Request, Response, fetch
+
+__all__ = [
+    "Accepted",
+    "AlreadyProvisioned",
+    "Ambiguous",
+    "BackendClient",
+    "BackendTarget",
+    "CapacityClaimed",
+    "Deferred",
+    "DeprovisionOutcome",
+    "Done",
+    "Gate",
+    "Health",
+    "NotSent",
+    "Outcome",
+    "ProvisionOutcome",
+    "Pulse",
+    "RefusalKind",
+    "Refused",
+    "classify_deprovision",
+    "classify_provision",
+    "deprovision_request",
+    "provision_request",
+    "resolve_provision",
+]
+
+MAX_PAGES = 100_000
+STATS_SECONDS = 2.0
+HEALTH_SECONDS = 3.0
+
+_Page = TypeVar("_Page", wire.ProvisionsPage, wire.RetentionsPage)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Result of a health probe. `error` is for operators."""
+
+    healthy: bool
+    error: str = ""
+
+
+class Gate(Protocol):
+    """A circuit breaker around the reads; `fred.breaker.Breaker` is one."""
+
+    def enter(self) -> int | None:
+        """A ticket for one call, or None when nothing may be sent."""
+
+    def record(self, ticket: int, *, pulse: str) -> None:
+        """What the call told about the backend: success, failure or neutral."""
+
+
+Observer = Callable[[str, str, float], None]
+"""Called as (operation, success or error, seconds) after each read; a walk over pages is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendClient:
+    """Reads from one backend; thread safe, each call waits at most the target's time limit.
+
+    A fenced backend is never contacted. `fetch` is where the requests go, for tests of this class alone.
+    """
+
+    target: BackendTarget
+    gate: Gate | None = None
+    observe: Observer | None = None
+    fetch: Callable[[Request], Response] = fetch
+
+    def info(self, lease_uuid: UUID) -> LeaseInfo | Absent | Unknown:
+        """Connection details of a ready lease; `Absent` also while it is not ready."""
+        return self._read(
+            "get_info",
+            lambda: info_request(self.target, lease_uuid),
+            lambda body: wire.to_info(_decode(body, wire.Info)),
+        )
+
+    def provision_info(self, lease_uuid: UUID) -> ProvisionInfo | Absent | Unknown:
+        """The point read of a lease. An answer about another lease is no answer."""
+
+        def decode(body: bytes) -> ProvisionInfo:
+            row = _decode(body, wire.Row)
+            if row.lease_uuid != lease_uuid:
+                raise ValueError("answer is about another lease")
+            return wire.to_provision(row)
+
+        return self._read("get_provision", lambda: provision_info_request(self.target, lease_uuid), decode)
+
+    def logs(self, lease_uuid: UUID, *, tail: int = 100) -> dict[str, str] | Absent | Unknown:
+        """The last lines of each instance."""
+        return self._read(
+            "get_logs",
+            lambda: logs_request(self.target, lease_uuid, tail=tail),
+            lambda body: {} if body.strip() == b"null" else _decode(body, dict[str, str]),
+        )
+
+    def stats(self, *, timeout: float = STATS_SECONDS) -> LoadStats | Unknown:
+        """The backend's load, asked with a short time limit in seconds."""
+        found = self._read(
+            "get_load_stats",
+            lambda: stats_request(self.target, timeout=timeout),
+            lambda body: wire.to_stats(_decode(body, wire.Stats)),
+        )
+        return Unknown("stats are not served") if isinstance(found, Absent) else found
+
+    def lookup(self, leases: Collection[UUID]) -> tuple[ProvisionInfo, ...] | Unknown:
+        """The live provisions of 1 to 100 leases; an answer with a lease nobody asked for is discarded whole.
+
+        Raises ValueError for another number of leases.
+        """
+        wanted = frozenset(leases)
+        lookup_request(self.target, wanted)
+
+        def decode(body: bytes) -> tuple[ProvisionInfo, ...]:
+            rows = _decode(body, wire.ProvisionsPage).provisions
+            if not wanted.issuperset(row.lease_uuid for row in rows):
+                raise ValueError("answer has leases nobody asked for")
+            return tuple(wire.to_provision(row) for row in rows)
+
+        found = self._read("lookup_provisions", lambda: lookup_request(self.target, wanted), decode)
+        return () if isinstance(found, Absent) else found
+
+    def provisions(self) -> ProvisionList:
+        """Everything live at this backend, complete. Raises `BackendUnavailable`; a part is never returned."""
+        return ProvisionList(tuple(row for page in self.provision_pages() for row in page), complete=True)
+
+    def provision_pages(self) -> Iterator[tuple[ProvisionInfo, ...]]:
+        """The same page by page. What came before an error is worthless: complete is only a walk that ends without."""
+        for page in self._walk("list_provisions", "/provisions", wire.ProvisionsPage):
+            yield tuple(wire.to_provision(row) for row in page.provisions)
+
+    def retentions(self) -> RetentionList:
+        """Every closed lease whose data is kept, complete. Raises `BackendUnavailable`."""
+        return RetentionList(tuple(row for page in self.retention_pages() for row in page), complete=True)
+
+    def retention_pages(self) -> Iterator[tuple[RetainedLease, ...]]:
+        """The same page by page; see `provision_pages`."""
+        for page in self._walk("list_retentions", "/retentions", wire.RetentionsPage):
+            yield tuple(wire.to_retained(row) for row in page.retentions)
+
+    def health(self, *, timeout: float = HEALTH_SECONDS) -> Health:
+        """Whether the backend calls itself healthy. Passes no breaker."""
+        if self.target.fenced:
+            return Health(healthy=False, error=f'backend "{self.target.name}" is fenced')
+        response = self.fetch(health_request(self.target, timeout=timeout))
+        if response.error is not None:
+            return Health(healthy=False, error=envelope.clean(f"health check failed: {response.error.message}"))
+        if response.status != 200:
+            return Health(healthy=False, error=f"backend unhealthy: status {response.status}")
+        return Health(healthy=True)
+
+    def _refused_locally(self) -> str:
+        return f'backend "{self.target.name}" is fenced' if self.target.fenced else ""
+
+    def _read(
+        self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
+    ) -> _T | Absent | Unknown:
+        started = monotonic()
+        found = self._attempt(operation, build, decode)
+        if self.observe is not None:
+            status = "error" if isinstance(found, Absent | Unknown) else "success"
+            self.observe(operation, "fenced" if self.target.fenced else status, monotonic() - started)
+        return found
+
+    def _attempt(
+        self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
+    ) -> _T | Absent | Unknown:
+        if self.target.fenced:
+            return Unknown(self._refused_locally())
+        ticket = None
+        if self.gate is not None:
+            ticket = self.gate.enter()
+            if ticket is None:
+                return Unknown("circuit breaker is open")
+        pulse = Pulse.NEUTRAL
+        try:
+            found, pulse = self._exchange(operation, build(), decode)
+        finally:
+            if self.gate is not None and ticket is not None:
+                self.gate.record(ticket, pulse=pulse)
+        return found
+
+    def _exchange(
+        self, operation: str, request: Request, decode: Callable[[bytes], _T]
+    ) -> tuple[_T | Absent | Unknown, Pulse]:
+        response = self.fetch(request)
+        if response.error is not None:
+            return Unknown(envelope.clean(f"{operation} request failed: {response.error.message}")), Pulse.FAILURE
+        if response.status == 200:
+            try:
+                return decode(response.body), Pulse.SUCCESS
+            except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+                return Unknown(envelope.clean(f"decode {operation} response: {error}")), Pulse.FAILURE
+        if response.status == 404:
+            return Absent(), Pulse.SUCCESS
+        return self._bad_status(operation, response)
+
+    def _bad_status(self, operation: str, response: Response) -> tuple[Unknown, Pulse]:
+        if response.status == 503 and self.target.dialect is Dialect.CURRENT:
+            match envelope.read(response.body, dialect=self.target.dialect):
+                case envelope.Envelope(error=text, code="insufficient_resources"):
+                    return Unknown(f"busy: {text}"), Pulse.SUCCESS
+                case envelope.Malformed():
+                    return Unknown(envelope.MALFORMED_TEXT), Pulse.FAILURE
+        return Unknown(generic_text(operation, response)), Pulse.FAILURE
+
+    def _walk(self, operation: str, path: str, kind: type[_Page]) -> Iterator[_Page]:
+        started, status = monotonic(), "error"
+        if self.target.fenced:
+            if self.observe is not None:
+                self.observe(operation, "fenced", 0.0)
+            raise BackendUnavailable(self._refused_locally())
+        try:
+            yield from self._pages(operation, path, kind)
+            status = "success"
+        finally:
+            if self.observe is not None:
+                self.observe(operation, status, monotonic() - started)
+
+    def _pages(self, operation: str, path: str, kind: type[_Page]) -> Iterator[_Page]:
+        token = ""
+        for _ in range(MAX_PAGES):
+            page, _pulse = self._exchange(
+                operation, page_request(self.target, path, token=token), lambda body: _decode(body, kind)
+            )
+            if isinstance(page, Absent):
+                raise BackendUnavailable(f"{operation} failed with status 404")
+            if isinstance(page, Unknown):
+                raise BackendUnavailable(page.reason)
+            yield page
+            following = page.next or ""
+            if not following:
+                return
+            if following <= token:
+                raise BackendUnavailable(f"{operation}: backend returned non-advancing continue token {following!r}")
+            token = following
+        raise BackendUnavailable(f"{operation}: more than {MAX_PAGES} pages")
+
+
+def _decode(body: bytes, kind: type[_T]) -> _T:
+    return msgspec.json.decode(body, type=kind)

@@ -1,0 +1,219 @@
+"""What the answer to a mutation means: the pure mapping from a response to an outcome.
+
+Only these functions say "refused" or "not sent". Whatever they can't prove is `Ambiguous`: the work may have begun.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from backends import envelope
+from backends.contract import (
+    CHAIN_REJECTIONS,
+    VALIDATION_REJECTION,
+    Absent,
+    Dialect,
+    ProvisionInfo,
+    ProvisionStatus,
+    Unknown,
+)
+from backends.envelope import MALFORMED_TEXT, Empty, Envelope, Malformed
+from fred.http import Response
+
+
+class Pulse(StrEnum):
+    """What an answer tells the circuit breaker."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NEUTRAL = "neutral"
+
+
+class RefusalKind(StrEnum):
+    """Why a backend positively declined, before any effect."""
+
+    VALIDATION = "validation"
+    CAPACITY = "capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The backend took the work; its result arrives as a callback."""
+
+    pulse: Pulse = Pulse.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Declined before any effect. `message` is the backend's curated text, `code` its sub-category, if known."""
+
+    kind: RefusalKind
+    message: str
+    code: str = ""
+    pulse: Pulse = Pulse.SUCCESS
+
+    @property
+    def chain_reason(self) -> str:
+        """What a reject or close for this refusal says on chain; the backend's own text never does."""
+        return CHAIN_REJECTIONS.get(self.code, VALIDATION_REJECTION)
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Proven: the backend began nothing for this call."""
+
+    reason: str
+    pulse: Pulse = Pulse.FAILURE
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """The work may have begun. `malformed` says why an error body could not be read, for the log and the counter."""
+
+    reason: str
+    pulse: Pulse = Pulse.FAILURE
+    malformed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyProvisioned:
+    """A 409: something is there, but not whose. A `v0_13` backend must be asked what it holds (`resolve_provision`)."""
+
+    message: str
+    pulse: Pulse = Pulse.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityClaimed:
+    """A 503 without proof that nothing was begun; to be resolved like `AlreadyProvisioned`."""
+
+    message: str
+    pulse: Pulse = Pulse.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A deprovision is complete, or recorded by the backend and going on by itself."""
+
+    pulse: Pulse = Pulse.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The backend will take the deprovision later: ask again."""
+
+    reason: str
+    pulse: Pulse = Pulse.SUCCESS
+
+
+ProvisionOutcome = Accepted | Refused | NotSent | Ambiguous | AlreadyProvisioned | CapacityClaimed
+Outcome = ProvisionOutcome
+DeprovisionOutcome = Done | Deferred | NotSent | Ambiguous
+
+
+def _unanswered(operation: str, response: Response) -> NotSent | Ambiguous | None:
+    if response.error is None:
+        return None
+    reason = envelope.clean(f"{operation} request failed: {response.error.message}")
+    return NotSent(reason) if response.error.sent_nothing else Ambiguous(reason)
+
+
+def generic_text(operation: str, response: Response) -> str:
+    """The operators' text for a status without a meaning of its own; holds the peer's words, so nobody else sees it."""
+    body = envelope.clean(response.body[: envelope.MAX_BYTES].decode(errors="replace"))
+    return f"{operation} failed with status {response.status}: {body}"
+
+
+def malformed(why: Malformed | Empty) -> Ambiguous:
+    """The outcome of an error body that is not the envelope."""
+    reason = why.why if isinstance(why, Malformed) else "body is empty"
+    return Ambiguous(MALFORMED_TEXT, malformed=reason)
+
+
+def classify_provision(response: Response, *, dialect: Dialect = Dialect.V0_13) -> ProvisionOutcome:
+    """The outcome of `POST /provision`."""
+    unanswered = _unanswered("provision", response)
+    if unanswered is not None:
+        return unanswered
+    body = envelope.read(response.body, dialect=dialect)
+    match response.status, body:
+        case 202, _:
+            return Accepted()
+        case 400, Envelope(error=text, validation_code=code):
+            return Refused(RefusalKind.VALIDATION, text, code if code in CHAIN_REJECTIONS else "")
+        case 400, Malformed() | Empty():
+            return malformed(body)
+        case 409, _:
+            return _conflict(body, dialect)
+        case 503, _:
+            return _no_room(body, dialect)
+    return Ambiguous(generic_text("provision", response))
+
+
+def _conflict(body: Envelope | Empty | Malformed, dialect: Dialect) -> ProvisionOutcome:
+    if dialect is Dialect.V0_13:  # this dialect's body has no meaning; whatever it is, the lease is known there
+        return AlreadyProvisioned(body.error if isinstance(body, Envelope) else "lease already provisioned")
+    match body:
+        case Malformed():
+            return malformed(body)
+        case Envelope(error=text, code="operation_completion_pending" | "invalid_state"):
+            return Ambiguous(text, pulse=Pulse.SUCCESS)
+        case Envelope(error=text):
+            return Ambiguous(f"lease already provisioned: {text}", pulse=Pulse.SUCCESS)
+    return Ambiguous("lease already provisioned", pulse=Pulse.SUCCESS)
+
+
+def _no_room(body: Envelope | Empty | Malformed, dialect: Dialect) -> ProvisionOutcome:
+    match body, dialect:
+        case Envelope(error=text), Dialect.V0_13:
+            return CapacityClaimed(text)
+        case Envelope(error=text, code="insufficient_resources"), Dialect.CURRENT:
+            return Refused(RefusalKind.CAPACITY, text, "insufficient_resources")
+        case Malformed(), Dialect.CURRENT:
+            return malformed(body)
+    return Ambiguous("insufficient resources", pulse=Pulse.SUCCESS)
+
+
+def resolve_provision(
+    outcome: AlreadyProvisioned | CapacityClaimed,
+    *,
+    read: ProvisionInfo | Absent | Unknown,
+    before: ProvisionInfo | None = None,
+) -> Refused | NotSent | Ambiguous:
+    """Settle an unproven answer of a `v0_13` backend by a point read made after it.
+
+    `before` is the row as it was before the call, if it was read. Any row that may be this call's work keeps the
+    attempt.
+    """
+    refused = Refused(RefusalKind.CAPACITY, outcome.message, "insufficient_resources")
+    match read, outcome:
+        case Absent(), CapacityClaimed():
+            return refused
+        case Absent(), AlreadyProvisioned():
+            return NotSent(outcome.message, pulse=Pulse.NEUTRAL)
+        case ProvisionInfo(status=ProvisionStatus.FAILED), CapacityClaimed() if before is not None and (
+            (read.created_at, read.fail_count) == (before.created_at, before.fail_count)
+        ):
+            return refused
+        case Unknown(reason=reason), _:
+            return Ambiguous(f"{outcome.message}; not resolved: {reason}", pulse=Pulse.NEUTRAL)
+    return Ambiguous(f"{outcome.message}; the backend holds the lease", pulse=Pulse.NEUTRAL)
+
+
+def classify_deprovision(response: Response, *, dialect: Dialect = Dialect.V0_13) -> DeprovisionOutcome:
+    """The outcome of `POST /deprovision`. Only an exact 200 is done; 204 and 404 are not."""
+    unanswered = _unanswered("deprovision", response)
+    if unanswered is not None:
+        return unanswered
+    if response.status == 200:
+        return Done()
+    if dialect is Dialect.CURRENT and response.status in (409, 503):
+        deferring = "close_deferred" if response.status == 409 else "lifecycle_pending"
+        match envelope.read(response.body, dialect=dialect):
+            case Envelope(error=text, code=code) if code == deferring:
+                return Deferred(text)
+            case Envelope(code=code):
+                kind = "conflict" if response.status == 409 else "unavailable"
+                return Ambiguous(f'deprovision returned unknown {kind} code "{code}"')
+            case Empty() | Malformed() as body:
+                return malformed(body)
+    return Ambiguous(generic_text("deprovision", response))

@@ -1,0 +1,119 @@
+"""Building the signed requests of the backend contract."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlencode, urlsplit
+from uuid import UUID
+
+import orjson
+
+from backends import wire
+from backends.contract import Dialect, ProvisionSpec
+from fred import signing
+from fred.http import MEBIBYTE, Request, Tls
+
+LIST_BODY_BYTES = 8 * MEBIBYTE
+LOG_BODY_BYTES = 48 * MEBIBYTE
+LOG_BODY_BYTES_V0_13 = 16 * MEBIBYTE
+MAX_LOOKUP = 100
+TEARDOWN_SECONDS_V0_13 = 90.0
+"""A `v0_13` backend works inside the request and breaks off with its caller; its own stop time alone is 30 s."""
+
+_JSON = ("Content-Type", "application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTarget:
+    """Where a backend is and how to speak to it. Its repr holds no key.
+
+    `timeout` is in seconds and covers one request. `url` may have a path of its own, which is signed with the rest.
+    """
+
+    name: str
+    url: str
+    secret: str = field(repr=False, default="")
+    timeout: float = 30.0
+    dialect: Dialect = Dialect.V0_13
+    tls: Tls = field(default_factory=Tls)
+    page_size: int = 1000
+    fenced: bool = False
+
+
+def _request(
+    backend: BackendTarget,
+    path: str,
+    *,
+    body: bytes | None = None,
+    timeout: float | None = None,
+    max_body: int = MEBIBYTE,
+    tag: object = None,
+) -> Request:
+    url = backend.url.rstrip("/") + path
+    parts = urlsplit(url)
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    headers = (_JSON,) if body is not None else ()
+    if backend.secret:
+        method = "GET" if body is None else "POST"
+        signature = signing.sign(
+            backend.secret, timestamp=int(time.time()), method=method, target=target, body=body or b""
+        )
+        headers = (*headers, (signing.HEADER, signature))
+    limit = backend.timeout if timeout is None else timeout
+    return Request(url, headers, body, limit, max_body=max_body, tls=backend.tls, tag=tag)
+
+
+def provision_request(backend: BackendTarget, spec: ProvisionSpec, *, tag: object = None) -> Request:
+    """`POST /provision`. Build it when it is sent: the signature carries the time and is good for five minutes."""
+    return _request(backend, "/provision", body=wire.provision_body(spec), tag=tag)
+
+
+def deprovision_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
+    """`POST /deprovision`, with the long time limit that a `v0_13` backend needs to finish."""
+    timeout = max(backend.timeout, TEARDOWN_SECONDS_V0_13) if backend.dialect is Dialect.V0_13 else backend.timeout
+    return _request(
+        backend, "/deprovision", body=orjson.dumps({"lease_uuid": str(lease_uuid)}), timeout=timeout, tag=tag
+    )
+
+
+def info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
+    """`GET /info/<lease>`."""
+    return _request(backend, f"/info/{lease_uuid}", tag=tag)
+
+
+def provision_info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
+    """`GET /provisions/<lease>`, the point read."""
+    return _request(backend, f"/provisions/{lease_uuid}", tag=tag)
+
+
+def logs_request(backend: BackendTarget, lease_uuid: UUID, *, tail: int, tag: object = None) -> Request:
+    """`GET /logs/<lease>?tail=<lines>`."""
+    cap = LOG_BODY_BYTES_V0_13 if backend.dialect is Dialect.V0_13 else LOG_BODY_BYTES
+    return _request(backend, f"/logs/{lease_uuid}?tail={tail}", max_body=cap, tag=tag)
+
+
+def lookup_request(backend: BackendTarget, leases: Iterable[UUID], *, tag: object = None) -> Request:
+    """`GET /provisions?lease_uuid=…`, in sorted order. Raises ValueError unless there are 1 to 100 leases."""
+    wanted = sorted({str(lease) for lease in leases})
+    if not 1 <= len(wanted) <= MAX_LOOKUP:
+        raise ValueError(f"lookup provisions: invalid uuid count: {len(wanted)}")
+    query = urlencode([("lease_uuid", lease) for lease in wanted])
+    return _request(backend, f"/provisions?{query}", max_body=LIST_BODY_BYTES, tag=tag)
+
+
+def page_request(backend: BackendTarget, path: str, *, token: str = "", tag: object = None) -> Request:
+    """One page of `/provisions` or `/retentions`, the first or the one after `token`."""
+    size = backend.page_size if backend.page_size > 0 else 1000
+    fields: Mapping[str, str] = {"continue": token, "limit": str(size)} if token else {"limit": str(size)}
+    cap = LIST_BODY_BYTES if path == "/provisions" else MEBIBYTE
+    return _request(backend, f"{path}?{urlencode(fields)}", max_body=cap, tag=tag)
+
+
+def stats_request(backend: BackendTarget, *, timeout: float | None = None, tag: object = None) -> Request:
+    """`GET /stats`."""
+    return _request(backend, "/stats", timeout=timeout, tag=tag)
+
+
+def health_request(backend: BackendTarget, *, timeout: float | None = None, tag: object = None) -> Request:
+    """`GET /health`, signed like everything else although backends don't ask for it."""
+    return _request(backend, "/health", timeout=timeout, tag=tag)

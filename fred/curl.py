@@ -1,0 +1,257 @@
+"""One outgoing HTTP/1.1 exchange on one libcurl handle: requests, responses, and what an error proves."""
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import pycurl
+
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
+ERROR_BODY_BYTES: Final = 4 * KIBIBYTE + 1
+"""How much of a non-2xx body is kept: one byte more than an error body may have, so that a longer one shows."""
+_DRAIN_BYTES = 64 * KIBIBYTE
+_IDLE_SECONDS = 90
+
+
+class ErrorKind(StrEnum):
+    """What went wrong. Only the first five prove that no byte of the request left."""
+
+    INVALID = "invalid"  # the request could not be built
+    DNS = "dns"
+    REFUSED = "refused"  # no connection
+    TLS = "tls"  # no trusted connection
+    CONNECT_TIMEOUT = "connect_timeout"
+    TIMEOUT = "timeout"  # no complete answer in time
+    TOO_LARGE = "too_large"  # a good answer with a body over the cap
+    AMBIGUOUS = "ambiguous"  # anything after bytes may have left
+
+
+_SENT_NOTHING = frozenset(
+    {ErrorKind.INVALID, ErrorKind.DNS, ErrorKind.REFUSED, ErrorKind.TLS, ErrorKind.CONNECT_TIMEOUT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpError:
+    """A request without a usable answer. `message` is for operators; it holds no query and no header of the request."""
+
+    kind: ErrorKind
+    message: str
+
+    @property
+    def sent_nothing(self) -> bool:
+        """Whether it is proven that not one byte of the request was written."""
+        return self.kind in _SENT_NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How a peer is verified, and our certificate. Empty paths mean the system's roots and no certificate."""
+
+    ca_file: str = ""
+    client_cert_file: str = ""
+    client_key_file: str = ""
+    skip_verify: bool = False
+    minimum_1_3: bool = True
+
+
+_DEFAULT_TLS = Tls()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. A `body` that is not None makes it a POST.
+
+    `timeout` (seconds) covers everything from submission to the last byte, `connect_timeout` name, TCP and TLS.
+    `max_body` caps a 2xx body in bytes, after decompression. `tag` comes back with the response, untouched.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    timeout: float = 30.0
+    connect_timeout: float = 10.0
+    max_body: int = MEBIBYTE
+    tls: Tls = _DEFAULT_TLS
+    tag: object = None
+
+    @property
+    def method(self) -> str:
+        """GET or POST."""
+        return "GET" if self.body is None else "POST"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came back: a status with its body, or an error. `elapsed` is in seconds.
+
+    `status` may be set beside an error (a body that broke off). A non-2xx body is cut after `ERROR_BODY_BYTES`.
+    """
+
+    tag: object
+    status: int | None
+    body: bytes
+    error: HttpError | None
+    elapsed: float
+    raw_headers: tuple[bytes, ...] = field(default=(), repr=False)
+
+    def header(self, name: str) -> list[str]:
+        """All values of this header field, in order; case of the name does not matter."""
+        wanted = name.lower().encode()
+        pairs = (line.partition(b":") for line in self.raw_headers)
+        return [value.strip().decode("latin-1") for found, colon, value in pairs if colon and found.lower() == wanted]
+
+
+_KINDS_BEFORE_SENDING: dict[int, ErrorKind] = {
+    pycurl.E_UNSUPPORTED_PROTOCOL: ErrorKind.INVALID,
+    pycurl.E_URL_MALFORMAT: ErrorKind.INVALID,
+    pycurl.E_COULDNT_RESOLVE_HOST: ErrorKind.DNS,
+    pycurl.E_COULDNT_CONNECT: ErrorKind.REFUSED,
+    pycurl.E_OPERATION_TIMEDOUT: ErrorKind.CONNECT_TIMEOUT,
+    pycurl.E_SSL_CONNECT_ERROR: ErrorKind.TLS,
+    pycurl.E_SSL_CERTPROBLEM: ErrorKind.TLS,
+    pycurl.E_SSL_CIPHER: ErrorKind.TLS,
+    pycurl.E_PEER_FAILED_VERIFICATION: ErrorKind.TLS,
+    pycurl.E_SSL_CACERT_BADFILE: ErrorKind.TLS,
+    pycurl.E_SSL_ISSUER_ERROR: ErrorKind.TLS,
+}
+
+
+class Transfer:
+    """One libcurl handle and what it is doing. Used again and again, by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.request: Request
+        self._tls: Tls | None = None
+        self._pending = memoryview(b"")
+        self._read_anything = False
+        self._lines: list[bytes] = []
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._status = 0
+        self._over = False
+        self._started = 0.0
+        self.easy = easy = pycurl.Curl()
+        for option, value in (
+            (pycurl.NOSIGNAL, 1),
+            (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.PROXY, ""),  # an empty proxy also switches off the proxies of the environment
+            (pycurl.NOPROXY, "*"),
+            (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+            (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
+            (pycurl.ACCEPT_ENCODING, "identity"),  # set, so that a body compressed all the same is inflated as it comes
+            (pycurl.MAXAGE_CONN, _IDLE_SECONDS),
+            (pycurl.PATH_AS_IS, 1),  # the signature covers the path as it was given
+            (pycurl.READFUNCTION, self._read),
+            (pycurl.WRITEFUNCTION, self._write),
+            (pycurl.HEADERFUNCTION, self._header),
+        ):
+            easy.setopt(option, value)
+
+    def _read(self, size: int) -> bytes:
+        chunk = self._pending[:size]
+        self._pending = self._pending[size:]
+        return bytes(chunk)
+
+    def _header(self, line: bytes) -> None:
+        if line.startswith(b"HTTP/"):  # also after an interim answer such as 103
+            self._lines.clear()
+            status = line.split(b" ", 2)[1].strip()
+            self._status = int(status) if status.isdigit() else 0
+        else:
+            self._lines.append(line)
+
+    def _write(self, chunk: bytes) -> int | None:
+        good = 200 <= self._status < 300
+        cap = self.request.max_body if good else ERROR_BODY_BYTES
+        room = cap - self._size
+        self._size += len(chunk)
+        if len(chunk) <= room:
+            self._chunks.append(chunk)
+            return None
+        if room > 0:
+            self._chunks.append(chunk[:room])
+        if good or self._size > cap + _DRAIN_BYTES:
+            self._over = True
+            return 0  # ends the transfer and its connection
+        return None
+
+    def prepare(self, request: Request) -> pycurl.Curl:
+        """Load the handle with a request. Raises ValueError for one that can't be built."""
+        if any("\n" in text or "\r" in text for pair in request.headers for text in pair):
+            raise ValueError("a header holds a line break")
+        easy = self.easy
+        self.request = request
+        self._lines, self._chunks, self._size, self._status, self._over = [], [], 0, 0, False
+        try:
+            easy.setopt(pycurl.URL, request.url)
+            lines = [f"{name}: {value}" for name, value in request.headers]
+            if request.body is None:
+                easy.setopt(pycurl.HTTPGET, 1)
+            else:
+                lines.append("Expect:")  # no interim round trip before a large body
+                self._pending = memoryview(request.body)
+                easy.setopt(pycurl.POST, 1)
+                easy.setopt(pycurl.POSTFIELDSIZE_LARGE, len(request.body))
+            easy.setopt(pycurl.HTTPHEADER, lines)
+            easy.setopt(pycurl.TIMEOUT_MS, max(1, int(request.timeout * 1000)))
+            easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(request.connect_timeout, request.timeout) * 1000)))
+            if request.tls != self._tls:
+                self._secure(request.tls)
+        except (pycurl.error, UnicodeEncodeError) as error:
+            raise ValueError("the request could not be built") from error
+        self._started = time.monotonic()
+        return easy
+
+    def _secure(self, tls: Tls) -> None:
+        easy = self.easy
+        floor = pycurl.SSLVERSION_TLSv1_3 if tls.minimum_1_3 else pycurl.SSLVERSION_TLSv1_2
+        easy.setopt(pycurl.SSLVERSION, floor)
+        easy.setopt(pycurl.SSL_VERIFYPEER, 0 if tls.skip_verify else 1)
+        easy.setopt(pycurl.SSL_VERIFYHOST, 0 if tls.skip_verify else 2)
+        for option, value in (
+            (pycurl.CAINFO, tls.ca_file),
+            (pycurl.SSLCERT, tls.client_cert_file),
+            (pycurl.SSLKEY, tls.client_key_file),
+        ):
+            if value:
+                easy.setopt(option, value)
+            elif self._tls is not None:
+                easy.unsetopt(option)
+        self._tls = tls
+
+    def finish(self, *, code: int = 0, message: str = "") -> Response:
+        """The response of a transfer that ended with this libcurl code; lets go of what it held."""
+        request = self.request
+        error = self._error(code, message) if code else None
+        response = Response(
+            tag=request.tag,
+            status=self._status or None,
+            body=b"".join(self._chunks),
+            error=error,
+            elapsed=time.monotonic() - self._started,
+            raw_headers=tuple(self._lines),
+        )
+        self._pending, self._chunks, self._lines = memoryview(b""), [], []
+        return response
+
+    def _error(self, code: int, message: str) -> HttpError | None:
+        if self._over:
+            cap = self.request.max_body
+            if 200 <= self._status < 300:
+                text = f"response body too large: {cap + 1} bytes exceeds {cap} byte limit"
+                return HttpError(ErrorKind.TOO_LARGE, text)
+            return None  # the kept part of an error body is all anybody reads
+        text = f"{message or _code_text(code)} ({code})"
+        untouched = self.easy.getinfo(pycurl.REQUEST_SIZE) == 0
+        if untouched and code in _KINDS_BEFORE_SENDING:
+            return HttpError(_KINDS_BEFORE_SENDING[code], text)
+        kind = ErrorKind.TIMEOUT if code == pycurl.E_OPERATION_TIMEDOUT else ErrorKind.AMBIGUOUS
+        return HttpError(kind, text)
+
+
+def _code_text(code: int) -> str:
+    """A word for a libcurl code that came without a message."""
+    return f"transfer failed with code {code}"
