@@ -89,7 +89,7 @@ class GasOverflow(ChainError):
 
 
 class TransactionFailed(ChainError):
-    """The chain refused or failed a transaction; `codespace` and `code` decide what follows, `raw_log` is for people."""
+    """The chain refused or failed a transaction. `codespace` and `code` decide what follows, the log is for people."""
 
     def __init__(self, *, code: int, codespace: str, raw_log: str, tx_hash: str = "") -> None:
         super().__init__(f"transaction failed (code {code}, codespace {codespace}): {raw_log}")

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         fresh = Path(folder) / HERE.relative_to(ROOT)
         different = [path.name for path in sorted(fresh.iterdir()) if path.read_bytes() != _stored(path.name)]
     for name in different:
-        print(f"{name} differs from its definition; run {Path(__file__).relative_to(ROOT)}")
+        sys.stdout.write(f"{name} differs from its definition; run {Path(__file__).relative_to(ROOT)}\n")
     return 1 if different else 0
 
 
