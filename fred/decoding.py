@@ -1,0 +1,117 @@
+"""JSON and base64 as the peers' Go decoder reads them: lenient where it is lenient, strict where it is strict."""
+
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_LINE_ENDS: Final = {0x0A: None, 0x0D: None}
+_INT64: Final = range(-(2**63), 2**63)
+_ZERO: Final[Mapping[type, Any]] = {str: "", int: 0, bool: False, bytes: b""}
+
+
+class DecodeError(ValueError):
+    """The input is not what the wire format allows."""
+
+
+class _Pairs(tuple[tuple[str, Any], ...]):
+    """A JSON object with every member it had, duplicates too."""
+
+    __slots__ = ()
+
+
+class _Number(str):
+    """A JSON number as it was written."""
+
+    __slots__ = ()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise DecodeError(f"{constant} is no JSON value")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_refuse
+)
+
+
+def decode_base64(text: str) -> bytes:
+    """Decode the standard alphabet with padding; line ends inside are skipped, spare low bits ignored.
+
+    Raises DecodeError for anything else (URL-safe letters, missing padding, blanks).
+    """
+    stripped = text.translate(_LINE_ENDS)
+    if not _BASE64.fullmatch(stripped):
+        raise DecodeError("not standard base64")
+    return binascii.a2b_base64(stripped)
+
+
+def _load(data: bytes) -> Any:
+    """One JSON value that fills the whole input; bytes that are no UTF-8 become U+FFFD."""
+    try:
+        return _DECODER.decode(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(str(error)) from None
+
+
+def _text(value: str) -> str:
+    """Replace surrogates without a partner: they can't be written as UTF-8."""
+    if value.isascii():
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _byte_list(value: list[Any]) -> bytes:
+    if not all(isinstance(item, _Number) and item.isdigit() and int(item) < 256 for item in value):
+        raise DecodeError("not a list of bytes")
+    return bytes(int(item) for item in value)
+
+
+def _convert(value: Any, kind: type) -> Any:
+    """Turn one JSON value that is not null into a str, int, bool or bytes field."""
+    if kind is int and isinstance(value, _Number) and len(value) < 21:
+        try:
+            number = int(value)
+        except ValueError:
+            number = 2**63
+        if number in _INT64:
+            return number
+    elif kind is bool and isinstance(value, bool):
+        return value
+    elif isinstance(value, str) and not isinstance(value, _Number):
+        if kind is str:
+            return _text(value)
+        if kind is bytes:
+            return decode_base64(value)
+    elif kind is bytes and isinstance(value, list):
+        return _byte_list(value)
+    raise DecodeError(f"a value of the wrong type for {kind.__name__}")
+
+
+def decode_object(data: bytes, fields: Mapping[str, type], *, strict: bool = False) -> dict[str, Any]:
+    """Read the named fields (kinds: str, int, bool, bytes) of the one JSON object in data.
+
+    Unknown members are skipped, names match in any letter case, the last of several wins, `null` for a field or
+    for the whole value gives zero values, and every field is in the result. Integers must be plain and fit 64 bits.
+    Raises DecodeError for everything else, also when a member that is overwritten later has the wrong type; with
+    ``strict`` also for a field given twice or in another letter case, and for `null` as the whole value.
+    """
+    loaded = _load(data)
+    found = {name: _ZERO[kind] for name, kind in fields.items()}
+    if loaded is None and not strict:
+        return found
+    if not isinstance(loaded, _Pairs):
+        raise DecodeError("not a JSON object")
+    seen: set[str] = set()
+    for key, value in loaded:
+        name = key if key in fields else key.casefold()
+        if name not in fields or len(name) != len(key):
+            continue
+        if strict and (name != key or name in seen):
+            raise DecodeError(f"{name} is given twice or in another letter case")
+        seen.add(name)
+        if value is not None:
+            found[name] = _convert(value, fields[name])
+    return found

@@ -1,0 +1,93 @@
+"""The decoder takes and refuses exactly what the peers' decoder does."""
+
+import pytest
+
+from fred.decoding import DecodeError, decode_base64, decode_object
+
+FIELDS = {"name": str, "count": int, "data": bytes, "flag": bool}
+ZERO = {"name": "", "count": 0, "data": b"", "flag": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(b"{}", {}, id="an empty object leaves zero values"),
+        pytest.param(b"null", {}, id="null is an empty object"),
+        pytest.param(b'{"name":null,"count":null,"data":null,"flag":null}', {}, id="null leaves a field as it is"),
+        pytest.param(b'{"name":"a","name":null}', {"name": "a"}, id="a later null changes nothing"),
+        pytest.param(b'{"name":"a","name":"b"}', {"name": "b"}, id="the last of two wins"),
+        pytest.param(b'{"NAME":"a"}', {"name": "a"}, id="letter case of a name does not matter"),
+        pytest.param(b'{"other":{"name":[1,2.5e9]}}', {}, id="unknown members are skipped"),
+        pytest.param(b' {"count" : -0 } \n', {"count": 0}, id="white space around"),
+        pytest.param(b'{"count":9223372036854775807}', {"count": 2**63 - 1}, id="the largest integer"),
+        pytest.param(b'{"count":-9223372036854775808}', {"count": -(2**63)}, id="the smallest integer"),
+        pytest.param(b'{"name":"\xff"}', {"name": "\ufffd"}, id="bytes that are no UTF-8 are replaced"),
+        pytest.param(b'{"name":"\\ud800x"}', {"name": "\ufffdx"}, id="half a surrogate pair is replaced"),
+        pytest.param('{"name":"é\\ud83d\\ude00"}'.encode(), {"name": "é😀"}, id="a surrogate pair is one letter"),
+        pytest.param(b'{"data":"dGVz\\ndA=="}', {"data": b"test"}, id="line ends inside base64 are skipped"),
+        pytest.param(b'{"data":"dGVzdB=="}', {"data": b"test"}, id="spare bits are ignored"),
+        pytest.param(b'{"data":[104,105]}', {"data": b"hi"}, id="bytes as a list of numbers"),
+        pytest.param(b'{"flag":true}', {"flag": True}, id="a boolean"),
+    ],
+)
+def test_is_read(text, expected):
+    assert decode_object(text, FIELDS) == ZERO | expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b'"x"',
+        b"5",
+        b"{",
+        b'{"name":"a"} x',
+        b'{"name":"a"}{}',
+        b'\xef\xbb\xbf{"name":"a"}',
+        '{"name":"a"}'.encode("utf-16"),
+        b'{"name":5}',
+        b'{"name":5,"name":"a"}',
+        b'{"name":NaN}',
+        b'{"other":Infinity}',
+        b'{"name":"a",}',
+        b'{"name":"a"/*x*/}',
+        b"{'name':'a'}",
+        b'{"name":"\n"}',
+        b'{"count":1.0}',
+        b'{"count":1e3}',
+        b'{"count":"1"}',
+        b'{"count":true}',
+        b'{"count":9223372036854775808}',
+        b'{"count":' + b"9" * 10_000 + b"}",
+        b'{"count":01}',
+        b'{"data":"dGVzdA"}',
+        b'{"data":"-_8="}',
+        b'{"data":"dG Vz"}',
+        b'{"data":[256]}',
+        b'{"data":["a"]}',
+        b'{"flag":1}',
+        b'{"flag":"true"}',
+        b"[" * 100_000,
+    ],
+)
+def test_is_refused(text):
+    with pytest.raises(DecodeError):
+        decode_object(text, FIELDS)
+
+
+@pytest.mark.parametrize("text", [b'{"name":"a","name":"a"}', b'{"Name":"a"}', b'{"name":null,"name":"a"}', b"null"])
+def test_strict_refuses_what_could_be_read_two_ways(text):
+    decode_object(text, FIELDS)
+    with pytest.raises(DecodeError):
+        decode_object(text, FIELDS, strict=True)
+
+
+def test_strict_takes_plain_objects_with_unknown_members():
+    assert decode_object(b'{"name":"a","Other":1,"Other":2}', FIELDS, strict=True)["name"] == "a"
+
+
+@pytest.mark.parametrize("text", ["=", "A===", "AA=", "AAA==", "AAAA=", "AA==AA==", "AAAAA", "ÄAAA", "AAA\u2028A"])
+def test_base64_of_another_form_is_refused(text):
+    with pytest.raises(DecodeError):
+        decode_base64(text)

@@ -1,0 +1,118 @@
+"""Tenant tokens against the vectors, and what the vectors leave open."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leases.chain.keys import SigningKey
+from tenants_api import tokens
+from tests.tenants_api.vectors import ALICE, KEYS, LEASE, VECTORS, vector
+
+ALICE_KEY = SigningKey.from_hex(KEYS["alice"]["private_key_hex"])
+VERIFY = {"access": tokens.access_token, "payload": tokens.payload_token}
+
+
+def outcome(entry):
+    """Return the stage at which a vector is refused, or its replay key."""
+    try:
+        token = VERIFY[entry["variant"]](entry["token"], prefix=entry["bech32_prefix"], now=entry["now"])
+    except tokens.InvalidToken as error:
+        return error.stage
+    if token.lease_uuid != entry["request_path_lease_uuid"]:
+        return "lease_match"
+    if token.meta_hash is not None and token.meta_hash.hex() != entry["lease_meta_hash_hex"].lower():
+        return "meta_hash_match"
+    return token.replay_key
+
+
+@pytest.mark.parametrize("entry", VECTORS["accept"], ids=lambda entry: f"TA-1 {entry['id']} {entry['why']}")
+def test_a_good_token_is_accepted(entry):
+    assert outcome(entry) == entry["expect"]["replay_key"]
+
+
+@pytest.mark.parametrize("entry", VECTORS["reject"], ids=lambda entry: f"TA-1 {entry['id']} {entry['why']}")
+def test_a_bad_token_is_refused_at_its_stage(entry):
+    assert outcome(entry) == entry["expect"]["stage"]
+
+
+@pytest.mark.parametrize("entry", VECTORS["authorization_headers"], ids=lambda entry: f"TA-2 {entry['header']!r}")
+def test_the_header_yields_its_token_text_or_nothing(entry):
+    if entry["extracted"] is None:
+        with pytest.raises(tokens.InvalidToken):
+            tokens.bearer(entry["header"])
+    else:
+        assert tokens.bearer(entry["header"]) == entry["extracted"]
+
+
+def test_a_missing_header_is_not_authenticated():
+    with pytest.raises(tokens.InvalidToken):
+        tokens.bearer(None)
+
+
+@pytest.mark.parametrize("entry", VECTORS["sign_docs"], ids=lambda entry: f"TA-3 {entry['message_utf8']!r:.20}")
+def test_the_sign_document_is_byte_for_byte_that_of_the_wallets(entry):
+    document = tokens.sign_document(base64.b64decode(entry["message_base64"]), entry["signer"])
+    assert document.decode() == entry["sign_doc_bytes_utf8"]
+    assert hashlib.sha256(document).hexdigest() == entry["sha256_hex"]
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in VECTORS["accept"] if entry["id"] in {"acc-01", "acc-04", "pay-01", "pay-04"}]
+)
+def test_minted_tokens_are_those_of_the_vectors(entry):
+    fields = json.loads(entry["token_json"])
+    key = SigningKey.from_hex(KEYS[entry["key"]]["private_key_hex"])
+    text = tokens.mint(
+        key,
+        tenant=fields["tenant"],
+        lease_uuid=fields["lease_uuid"],
+        timestamp=fields["timestamp"],
+        meta_hash=fields.get("meta_hash"),
+    )
+    assert json.loads(base64.b64decode(text)) == fields
+
+
+def test_a_spent_token_is_remembered_until_no_host_of_ours_takes_it():
+    token = tokens.access_token(vector("acc-01")["token"], prefix="manifest", now=1790000005)
+    assert token.spent_until == 1790000000 + 30 + 5
+
+
+@pytest.mark.parametrize("r_s", [(0, 1), (1, 0), (tokens._ORDER, 1), (1, tokens._ORDER), (2**256 - 1, 2**256 - 1)])
+def test_a_signature_outside_the_group_is_refused(r_s):
+    fields = json.loads(vector("acc-01")["token_json"])
+    fields["signature"] = base64.b64encode(b"".join(part.to_bytes(32, "big") for part in r_s)).decode()
+    text = base64.b64encode(json.dumps(fields).encode()).decode()
+    with pytest.raises(tokens.InvalidToken, match="out of range"):
+        tokens.access_token(text, prefix="manifest", now=1790000005)
+
+
+@given(timestamp=st.integers(-(2**63), 2**63 - 1))
+def test_no_timestamp_breaks_the_check(timestamp):
+    text = tokens.mint(ALICE_KEY, tenant=ALICE, lease_uuid=LEASE, timestamp=timestamp)
+    if -10 <= 1790000005 - timestamp <= 30:
+        assert tokens.access_token(text, prefix="manifest", now=1790000005).timestamp == timestamp
+    else:
+        with pytest.raises(tokens.InvalidToken):
+            tokens.access_token(text, prefix="manifest", now=1790000005)
+
+
+@given(text=st.one_of(st.text(), st.binary().map(lambda raw: base64.b64encode(raw).decode())))
+def test_no_text_raises_anything_else(text):
+    with pytest.raises(tokens.InvalidToken):
+        tokens.access_token(text, prefix="manifest", now=1790000005)
+
+
+@given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
+@pytest.mark.parametrize("field", ["tenant", "lease_uuid", "timestamp", "pub_key", "signature"])
+def test_no_value_in_a_field_raises_anything_else(field, value):
+    fields = json.loads(vector("acc-01")["token_json"])
+    if fields[field] == value:
+        return
+    fields[field] = value
+    text = base64.b64encode(json.dumps(fields).encode()).decode()
+    with pytest.raises(tokens.InvalidToken):
+        tokens.access_token(text, prefix="manifest", now=1790000005)
