@@ -49,6 +49,4 @@ class BackendConfig(BaseModel):
     @property
     def has_tls_fields(self) -> bool:
         """Whether any of the TLS settings is used."""
-        return bool(
-            self.tls_ca_file or self.tls_skip_verify or self.tls_client_cert_file or self.tls_client_key_file
-        )
+        return bool(self.tls_ca_file or self.tls_skip_verify or self.tls_client_cert_file or self.tls_client_key_file)

@@ -59,9 +59,7 @@ def load_provider(variables: Mapping[str, str], *, path: str | None = None) -> L
 
 def load_house(variables: Mapping[str, str], *, required: bool) -> Loaded[HouseConfig]:
     """Our own tree. `required`: services and the secret key must be there. Raises ConfigError."""
-    found = gather(
-        Environment(variables), prefix="", keys=HouseConfig.model_fields, secrets=_secrets_of(HouseConfig)
-    )
+    found = gather(Environment(variables), prefix="", keys=HouseConfig.model_fields, secrets=_secrets_of(HouseConfig))
     rules = HOUSE_RULES if required else [rule for rule in HOUSE_RULES if not rule.for_services]
     return _build(HouseConfig, found, rules=rules, spelling=str.upper)
 

@@ -199,7 +199,9 @@ PROVIDER_RULES: tuple[Rule[ProviderConfig], ...] = (
     *(
         Rule(
             (key,),
-            lambda c, key=key: _when(getattr(c, key) > _MAX_GAS, f"{key} {getattr(c, key)} exceeds maximum ({_MAX_GAS})"),
+            lambda c, key=key: _when(
+                getattr(c, key) > _MAX_GAS, f"{key} {getattr(c, key)} exceeds maximum ({_MAX_GAS})"
+            ),
             "write less",
         )
         for key in ("gas_limit", "max_gas_limit")
@@ -323,10 +325,7 @@ HOUSE_RULES: tuple[Rule[HouseConfig], ...] = (
         "50 random characters or more",
         for_services=True,
     ),
-    *(
-        _positive(key)
-        for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")
-    ),
+    *(_positive(key) for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")),
 )
 
 AGENT_RULES: tuple[Rule[AgentConfig], ...] = (

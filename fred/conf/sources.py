@@ -128,7 +128,9 @@ def _backends(found: Found, environment: Environment, *, keys: frozenset[str]) -
             )
             return []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        found.problems.append(Problem("backends must be a list of mappings", where=where, fix="start each with `- name:`"))
+        found.problems.append(
+            Problem("backends must be a list of mappings", where=where, fix="start each with `- name:`")
+        )
         return []
     made: list[dict[str, Any]] = []
     owners: dict[str, str] = {}
@@ -162,12 +164,13 @@ def _own_keys(found: Found, environment: Environment, entry: dict[str, Any], own
         other = owners.setdefault(variable, name)
         if other != name:
             message = f"{variable} would be the key of both {other} and {name}"
-            found.problems.append(Problem(message, where=variable, fix="rename one backend or use backends[].hmac_secret"))
+            found.problems.append(
+                Problem(message, where=variable, fix="rename one backend or use backends[].hmac_secret")
+            )
         entry[key] = secret[0]
 
 
 def _suggest(key: str, keys: Iterable[str]) -> str:
-
 
     near = difflib.get_close_matches(key, list(keys), n=1)
     return f" or write {near[0]}" if near else ""

@@ -1,0 +1,156 @@
+"""Logs: one line per record on standard output, JSON or text, context bound at the door. No Django inside.
+
+Events are constants of the caller (`log.info("lease acknowledged after provisioning", lease_uuid=…)`); values go
+into fields. What could carry junk is cut, what is secret never gets here.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+import structlog
+from structlog.contextvars import bound_contextvars, merge_contextvars
+
+MAX_TEXT = 2048
+MAX_JUNK = 128
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_NAMES = {"warning": "WARN", "critical": "ERROR", "exception": "ERROR"}
+_QUIET = ("uvicorn.access", "kombu", "amqp", "celery.redirected", "httpcore", "urllib3")
+
+Record = MutableMapping[str, Any]
+
+
+def set_up(*, level: str, output: Literal["json", "text"], process: str) -> None:
+    """Send everything, also what libraries log, to standard output in this format and from this level on."""
+    shared: list[structlog.typing.Processor] = [
+        merge_contextvars,
+        _Process(process),
+        _name_and_time,
+        structlog.processors.format_exc_info,
+        _plain,
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer(ensure_ascii=False)
+        if output == "json"
+        else structlog.processors.LogfmtRenderer(
+            key_order=["time", "level", "msg"], drop_missing=True, bool_as_flag=False
+        )
+    )
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        if getattr(old, "fred", False):
+            root.removeHandler(old)
+    handler.fred = True  # type: ignore[attr-defined]  # marks ours among a test runner's
+    root.addHandler(handler)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """From now on log this level and above: debug, info, warn or error."""
+    logging.getLogger().setLevel(_LEVELS[level])
+
+
+@contextmanager
+def bound(**context: object) -> Iterator[None]:
+    """Add these fields to every record made inside, in this thread or task."""
+    with bound_contextvars(**context):
+        yield
+
+
+def clean(text: str, limit: int = MAX_JUNK) -> str:
+    """Received text fit for a log: no control characters, cut at a character boundary."""
+    printable = "".join(character if character.isprintable() else "�" for character in text[: limit + 1])
+    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
+
+
+def chain_of(error: BaseException) -> str:
+    """An exception and its causes on one line."""
+    parts: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(parts) < 8:
+        parts.append(f"{type(current).__name__}: {current}".rstrip(": "))
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return clean(" <- ".join(parts), MAX_TEXT)
+
+
+class _Process:
+    """Adds the process and its id, read at each record because a fork changes it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, _logger: object, _method: str, record: Record) -> Record:
+        record["process"] = self._name
+        record["pid"] = os.getpid()
+        return record
+
+
+def _name_and_time(_logger: object, method: str, record: Record) -> Record:
+    """`time`, `level` and `msg` first, as the contract names them."""
+    now = datetime.now(UTC)
+    foreign = record.get("_record")
+    level = foreign.levelname.lower() if isinstance(foreign, logging.LogRecord) else method
+    head = {
+        "time": now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z",
+        "level": _NAMES.get(level, level.upper()),
+        "msg": record.pop("event", ""),
+    }
+    rest = dict(record)
+    record.clear()
+    record.update(head)
+    record.update(rest)
+    return record
+
+
+def _plain(_logger: object, _method: str, record: Record) -> Record:
+    """Values as text, numbers, lists and maps; long text cut."""
+    for key, value in record.items():
+        if not key.startswith("_"):
+            record[key] = _value(value)
+    return record
+
+
+def _value(value: object) -> object:
+    result: object
+    match value:
+        case None | bool() | int() | float():
+            result = value
+        case str():
+            result = value if len(value) <= MAX_TEXT else value[: MAX_TEXT - 1] + "…"
+        case BaseException():
+            result = chain_of(value)
+        case timedelta():
+            result = f"{value.total_seconds():g}s"
+        case datetime():
+            result = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case UUID():
+            result = str(value)
+        case bytes():
+            result = f"<{len(value)} bytes>"
+        case Mapping():
+            result = {str(key): _value(inner) for key, inner in list(value.items())[:50]}
+        case list() | tuple() | set() | frozenset():
+            result = [_value(inner) for inner in list(value)[:50]]
+        case _:
+            result = clean(str(value), MAX_TEXT)
+    return result

@@ -1,0 +1,248 @@
+"""Every metric, declared once. Names, labels and bounds are a contract with dashboards and alerts.
+
+Counters and histograms live in the process that writes them and, with `PROMETHEUS_MULTIPROC_DIR` set, in one file
+per process. Gauges describe shared state: they are only named here and read at scrape time (`fred.exposition`).
+No lease, tenant or URL is ever a label. No Django inside.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from prometheus_client import Counter, Histogram, disable_created_metrics
+
+disable_created_metrics()
+
+
+def _doubling(first: float, count: int) -> tuple[float, ...]:
+    return tuple(first * 2**power for power in range(count))
+
+
+def _preset(counter: Counter, *values: Iterable[str]) -> Counter:
+    """The counter with every combination of its closed sets of labels at zero, so that a first event is seen."""
+    for combination in product(*values):
+        counter.labels(*combination)
+    return counter
+
+
+_OUTCOME = ("success", "error")
+_STATUS = ("success", "failed", "deprovisioned")
+
+# Provisioning
+PROVISIONINGS = Counter(
+    "fred_provisioner_provisioning_total",
+    "Finished operations, once each",
+    ("outcome", "backend", "operation"),
+)
+PROVISIONING_SECONDS = Histogram(
+    "fred_provisioner_provisioning_duration_seconds",
+    "From the first push of an operation to its end",
+    ("backend", "operation"),
+    buckets=_doubling(0.1, 12),
+)
+CALLBACK_TIMEOUTS = Counter(
+    "fred_provisioner_callback_timeouts_total", "Operations given up after the time limit of callbacks"
+)
+ACK_FEE_GAS_ERRORS = Counter(
+    "fred_provisioner_ack_batch_fee_gas_errors_total",
+    "Batches that failed for fee or gas and were not split",
+    ("lane",),
+)
+ACK_FALLBACKS = Counter(
+    "fred_provisioner_ack_batch_individual_fallbacks_total", "Batches split into smaller transactions", ("lane",)
+)
+LANE_RESTARTS = Counter(
+    "fred_provisioner_ack_batcher_lane_restarts_total", "Lanes that went on after a crash of their work", ("lane",)
+)
+INFLIGHT_SKIPS = Counter(
+    "fred_provisioner_reconciler_inflight_skips_total", "Ready leases the sweep left to the work already under way"
+)
+DEFERRED_LEASES = Counter(
+    "fred_provisioner_reconciler_deferred_leases_total", "Leases that wait because their backend did not report"
+)
+LOOK_CRASHES = _preset(
+    Counter("fred_provisioner_reconciler_panics_total", "Unexpected exceptions contained in one unit", ("stage",)),
+    ("process_lease", "process_orphan", "fetch_provisions", "fetch_retentions"),
+)
+CALLBACK_OUTCOMES = Counter(
+    "fred_provisioner_lifecycle_callback_outcomes_total",
+    "Authenticated lifecycle callbacks, once each",
+    ("outcome", "verdict", "status"),
+)
+CALLBACK_CLAIM_TIMEOUTS = Counter(
+    "fred_provisioner_callback_settlement_claim_wait_timeouts_total", "Callbacks that waited too long for their lease"
+)
+CALLBACK_CONFLICTS = Counter(
+    "fred_provisioner_callback_placement_semantic_conflicts_total", "Success callbacks that contradict the placement"
+)
+CALLBACK_AFTER_CLOSE = Counter(
+    "fred_provisioner_callback_deprovision_owned_success_total", "Success callbacks of leases that are being closed"
+)
+PLACEMENT_WRITE_FAILURES = Counter("fred_placement_write_failures_total", "Placement rows that could not be written")
+
+# Chain
+TRANSACTIONS = _preset(
+    Counter("fred_chain_transactions_total", "Transactions decided", ("type", "outcome")),
+    ("acknowledge", "reject", "withdraw", "close"),
+    _OUTCOME,
+)
+CHAIN_QUERY_SECONDS = Histogram("fred_chain_query_duration_seconds", "Whole chain queries, all pages", ("query",))
+GAS_SIMULATIONS = _preset(
+    Counter("fred_chain_gas_simulation_total", "Where the gas of a transaction came from", ("result",)),
+    ("simulated", "fallback", "refused"),
+)
+GAS_SIMULATED = Histogram(
+    "fred_chain_gas_simulated",
+    "Gas declared",
+    buckets=(100_000, 200_000, 300_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000),
+)
+OUT_OF_GAS_RETRIES = _preset(
+    Counter("fred_chain_signer_oog_retries_total", "Decisions after a transaction ran out of gas", ("result",)),
+    ("retried", "exhausted"),
+)
+CHAIN_RECONNECTS = _preset(
+    Counter("fred_chain_events_reconnects_total", "New connections of the event stream", ("reason",)),
+    ("error_frame", "no_confirmation", "silent", "closed"),
+)
+EVENTS_DROPPED = _preset(
+    Counter("fred_events_dropped_total", "Chain events lost before they were stored", ("event_type",)),
+    ("lease_created", "lease_acknowledged", "lease_rejected", "lease_closed", "lease_expired", "lease_auto_closed"),
+)
+MESSAGES = _preset(
+    Counter("fred_watermill_messages_total", "News handled", ("topic", "outcome")),
+    (
+        "events.lease.created",
+        "events.lease.closed",
+        "events.lease.expired",
+        "events.backend.callback",
+        "events.payload.received",
+    ),
+    _OUTCOME,
+)
+STUCK_LEASES = Counter("fred_watermill_poisoned_messages_total", "Leases that became stuck")
+MALFORMED_MESSAGES = Counter("fred_messages_malformed_total", "News that could not be read", ("topic",))
+
+# Reconciler
+RECONCILER_RUNS = _preset(
+    Counter("fred_reconciler_runs_total", "Sweeps, once each, by their worst outcome", ("outcome",)),
+    ("success", "partial", "degraded", "error"),
+)
+RECONCILER_SECONDS = Histogram(
+    "fred_reconciler_duration_seconds", "Length of sweeps, failed ones too", buckets=_doubling(0.5, 10)
+)
+RECONCILER_ACTIONS = _preset(
+    Counter("fred_reconciler_actions_total", "What was decided for leases whose sides differed", ("action",)),
+    ("provisioned", "acknowledged", "deprovisioned", "anomaly", "lease_error"),
+)
+RECONCILER_CONFLICTS = Counter("fred_reconciler_conflicts_total", "Provisions wanted for leases already under way")
+BACKEND_FETCHES = Counter("fred_reconciler_backend_fetch_total", "Inventory reads", ("backend", "outcome"))
+CLEANUP_SKIPS = _preset(
+    Counter("fred_reconciler_cleanup_skips_total", "Destructive steps not taken for lack of proof", ("pass", "reason")),
+    ("orphan", "payload", "placement"),
+    ("chain_live", "chain_unknown", "chain_unknown_state", "chain_error", "backend_silent", "attempt_pending"),
+)
+
+# Payload
+PAYLOAD_UPLOADS = _preset(
+    Counter("fred_payload_uploads_total", "Uploads", ("outcome",)),
+    ("success", "invalid_auth", "hash_mismatch", "conflict", "error"),
+)
+PAYLOAD_BYTES = Histogram("fred_payload_size_bytes", "Size of stored uploads", buckets=_doubling(1024, 14))
+PAYLOAD_PERSIST_FAILURES = _preset(
+    Counter("fred_payload_persist_failures_total", "Payloads applied but not stored", ("operation",)), ("update",)
+)
+
+# Backends
+BACKEND_REQUESTS = Counter("fred_backend_requests_total", "Requests to backends", ("backend", "operation", "status"))
+BACKEND_REQUEST_SECONDS = Histogram(
+    "fred_backend_request_duration_seconds", "Length of requests to backends", ("backend", "operation", "status")
+)
+BACKEND_CALL_OUTCOMES = Counter(
+    "fred_backend_call_outcomes_total", "What a pushed operation met", ("backend", "operation", "outcome")
+)
+INSUFFICIENT_RESOURCES = Counter(
+    "fred_backend_insufficient_resources_total", "Refusals for lack of room", ("backend", "verdict")
+)
+MALFORMED_ERROR_BODIES = Counter(
+    "fred_backend_malformed_error_body_total", "Error answers without the error envelope", ("backend", "operation")
+)
+ROUTING_FALLBACKS = Counter(
+    "fred_backend_routing_fallback_total", "Choices by rotation because no candidate gave usable load figures"
+)
+HEALTH_PROBE_CRASHES = Counter("fred_backend_health_probe_panics_total", "Exceptions inside a probe")
+
+# API
+API_REQUESTS = Counter("fred_api_requests_total", "HTTP requests", ("method", "path", "status"))
+API_REQUEST_SECONDS = Histogram(
+    "fred_api_request_duration_seconds", "Length of HTTP requests", ("method", "path", "status")
+)
+RATE_LIMIT_REJECTIONS = _preset(
+    Counter("fred_api_rate_limit_rejections_total", "Requests refused for rate", ("limiter",)),
+    ("global", "tenant", "callback_ingress", "callback_storage"),
+)
+NON_IN_FLIGHT_CALLBACKS = Counter(
+    "fred_api_non_in_flight_callbacks_total", "Callbacks for leases without an open operation", ("backend", "status")
+)
+CALLBACK_AUTH_FAILURES = _preset(
+    Counter("fred_api_callback_auth_failures_total", "Refused callbacks", ("reason",)),
+    ("missing", "format", "expired", "future", "mismatch", "unknown_storage", "fenced"),
+)
+CALLBACK_KEYS = Counter("fred_api_callback_signature_key_total", "Verified callbacks by key", ("backend", "slot"))
+API_EVENTS_DROPPED = Counter("fred_api_events_dropped_total", "Live events a slow subscriber missed")
+TOKEN_REPLAYS = Counter("fred_api_token_replays_total", "Tenant tokens that came a second time")
+
+# Tasks and background
+TASK_SECONDS = Histogram("fred_task_duration_seconds", "Length of tasks", ("task",))
+TASK_OUTCOMES = Counter("fred_task_outcomes_total", "Ended tasks", ("task", "outcome"))
+HINTS = Counter("fred_hints_total", "Hints by what became of them", ("task", "outcome"))
+THREAD_CRASHES = Counter(
+    "fred_background_goroutine_panics_total", "Exceptions that a background thread survived", ("component",)
+)
+AUDIT_EVENTS = Counter("fred_audit_events_total", "Operators' actions", ("action", "source"))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGauge:
+    """A gauge of shared state: `labels` in order; read at scrape time, never held by a process."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+SHARED_GAUGES: dict[str, SharedGauge] = {
+    gauge.name: gauge
+    for gauge in (
+        SharedGauge("fred_provisioner_in_flight_provisions", "Operations that wait for their callback"),
+        SharedGauge("fred_provisioner_deferred_closes_pending", "Closes that wait for another try"),
+        SharedGauge("fred_provisioner_deferred_closes_oldest_age_seconds", "Age of the oldest such close"),
+        SharedGauge("fred_reconciler_last_success_timestamp_seconds", "End of the last whole sweep"),
+        SharedGauge("fred_reconciler_sweep_complete", "1 when the last sweep saw every backend"),
+        SharedGauge("fred_payload_stored_count", "Stored payloads"),
+        SharedGauge("fred_payload_leases_awaiting", "Pending leases whose payload has not come yet"),
+        SharedGauge("fred_backend_healthy", "1 when the last probe was answered", ("backend",)),
+        SharedGauge("fred_backend_circuit_breaker_state", "0 closed, 1 half open, 2 open", ("backend",)),
+        SharedGauge("fred_backend_allocated_cpu_ratio", "Allocated share of the CPUs", ("backend",)),
+        SharedGauge("fred_backend_fenced", "1 while fenced", ("backend",)),
+        SharedGauge("fred_health_check_healthy", "1 while the check passes", ("check",)),
+        SharedGauge("fred_signer_pool_size", "Provider key and sub-signers"),
+        SharedGauge("fred_signer_pool_lane_count", "Usable lanes"),
+        SharedGauge("fred_signer_balance", "Balance of a signer", ("role", "address", "index", "denom")),
+        SharedGauge("fred_build_info", "1", ("version", "python", "django")),
+        SharedGauge("fred_config_mismatch", "1 while live processes run with different settings"),
+        SharedGauge("fred_process_up", "Live processes", ("process",)),
+        SharedGauge("fred_queue_depth", "Waiting tasks", ("queue",)),
+        SharedGauge("fred_queue_oldest_age_seconds", "Age of the oldest waiting task", ("queue",)),
+        SharedGauge("fred_lease_stuck_count", "Leases with eight failed looks or more"),
+        SharedGauge("fred_outbox_pending", "Due rows nobody has taken", ("kind",)),
+        SharedGauge("fred_outbox_oldest_age_seconds", "Age of the oldest of them", ("kind",)),
+        SharedGauge("fred_chain_events_connected", "1 while subscribed"),
+        SharedGauge("fred_chain_events_last_received_timestamp_seconds", "Last chain event or header"),
+        SharedGauge("fred_chain_height", "Newest height seen"),
+        SharedGauge("fred_lease_count", "Leases by chain state", ("state",)),
+        SharedGauge("fred_lease_provision_count", "Provisions as listed", ("backend", "status")),
+        SharedGauge("fred_websocket_connections", "Open event streams"),
+        SharedGauge("fred_tls_certificate_not_after_seconds", "End of a certificate", ("use", "backend")),
+        SharedGauge("fred_db_pool_in_use", "Connections of the pool in use"),
+    )
+}
