@@ -44,7 +44,7 @@ _RIGHT_SHIFTS = (
 def ripemd160(data: bytes) -> bytes:
     """Return the 20-byte RIPEMD-160 digest of `data`."""
     padded = data + b"\x80" + b"\x00" * (-(len(data) + 9) % 64) + struct.pack("<Q", 8 * len(data))
-    state = _START
+    state: tuple[int, ...] = _START
     for start in range(0, len(padded), 64):
         state = _compress(state, struct.unpack("<16I", padded[start : start + 64]))
     return struct.pack("<5I", *state)
