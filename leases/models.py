@@ -108,7 +108,8 @@ class ChainCursor(models.Model):
     head_time = models.DateTimeField(null=True, blank=True)
     head_seen_at = models.DateTimeField(null=True, blank=True, help_text="When the watcher last saw a new head.")
     trusted_from_height = models.BigIntegerField(default=0)
-    trusted_from_at = models.DateTimeField(db_default=Now())
+    trusted_from_at = models.DateTimeField(db_default=Now(), help_text="By the clock of this database.")
+    trusted_block_at = models.DateTimeField(null=True, blank=True, help_text="The same, by the clock of the chain's blocks.")
     alive_at = models.DateTimeField(db_default=Now())
     system_identifier = models.TextField(default="", blank=True)
     timeline_id = models.IntegerField(default=0)
@@ -154,6 +155,7 @@ class ChainTx(Due):
     code = models.IntegerField(null=True, blank=True)
     codespace = models.TextField(default="", blank=True)
     log = models.TextField(default="", blank=True)
+    missed_at = models.DateTimeField(null=True, blank=True, help_text="First not found past its timeout height.")
     created_at = models.DateTimeField(db_default=Now())
     decided_at = models.DateTimeField(null=True, blank=True)
 
