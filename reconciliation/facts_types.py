@@ -184,6 +184,9 @@ class WorldFact:
     backends: tuple[BackendFact, ...] = ()
     head_age: timedelta | None = None
     trusted_from_at: datetime | None = None
+    """Since when, by the database's clock, this database saw everything."""
+    trusted_block_at: datetime | None = None
+    """The same moment by the clock of the chain's blocks."""
     walked_all_since: datetime | None = None
     """Begin of the newest complete walk of that backend whose newest walk is oldest; None: one was never walked."""
 
@@ -224,6 +227,8 @@ class LeaseFacts:
     actions: tuple[ActionFact, ...] = ()
     teardowns: tuple[TeardownFact, ...] = ()
     callbacks: tuple[CallbackFact, ...] = ()
+    last_status: str = ""
+    """Status of the newest event that subscribers got; empty: none yet."""
     world: WorldFact = field(default_factory=WorldFact)
 
     @property
@@ -262,7 +267,7 @@ class LeaseFacts:
 
     def is_trusted(self) -> bool:
         """Whether this database saw the lease from its birth, so that having no rows for it means something."""
-        trusted = self.world.trusted_from_at
+        trusted = self.world.trusted_block_at
         return trusted is not None and self.created_at is not None and self.created_at >= trusted
 
     def is_walked(self) -> bool:
@@ -287,6 +292,7 @@ class Limits:
     longest: timedelta = timedelta(seconds=60)
     late_push: timedelta = timedelta(seconds=35)
     """After the last push of an operation, the longest time in which its request may still reach the backend."""
+    at_once: timedelta = timedelta()
     retry_s: tuple[int, ...] = (1, 2, 5, 10, 30, 60)
     late_retry: timedelta = timedelta(minutes=5)
 
