@@ -4,7 +4,6 @@ Entry points import this module. A task carries no work, only the hint that some
 """
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
@@ -14,34 +13,15 @@ from kombu import Connection, Exchange, Queue
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fred.settings")
 
 QUEUES = ("lifecycle", "dispatch", "chain", "sweep")
-_RECONNECT_MAX_S = 2.0
+_PATIENCE = {"interval_start": 0.2, "interval_step": 0.2, "interval_max": 2.0}
 
 
 class PatientConnection(Connection):
     """Reconnects for ever, every two seconds at most: the broker's return is noticed at once."""
 
-    def ensure_connection(
-        self,
-        errback: Callable[..., Any] | None = None,
-        max_retries: int | None = None,
-        interval_start: float = 0.2,
-        interval_step: float = 0.2,
-        interval_max: float = _RECONNECT_MAX_S,
-        callback: Callable[[], Any] | None = None,
-        reraise_as_library_errors: bool = True,
-        timeout: float | None = None,
-    ) -> "PatientConnection":
+    def ensure_connection(self, *args: Any, **kwargs: Any) -> "PatientConnection":
         """Connect, waiting 0.2 s to 2 s between the attempts."""
-        super().ensure_connection(
-            errback,
-            max_retries,
-            min(interval_start, _RECONNECT_MAX_S),
-            interval_step,
-            min(interval_max, _RECONNECT_MAX_S),
-            callback,
-            reraise_as_library_errors,
-            timeout,
-        )
+        super().ensure_connection(*args, **{**_PATIENCE, **kwargs})
         return self
 
 

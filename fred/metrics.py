@@ -1,17 +1,30 @@
 """Every metric, declared once. Names, labels and bounds are a contract with dashboards and alerts.
 
 Counters and histograms live in the process that writes them and, with `PROMETHEUS_MULTIPROC_DIR` set, in one file
-per process. Gauges describe shared state: they are only named here and read at scrape time (`fred.exposition`).
-No lease, tenant or URL is ever a label. No Django inside.
+per process. Gauges describe shared state and are read at scrape time (`fred.gauges`). No lease, tenant or URL is
+ever a label. No Django inside.
 """
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 
-from prometheus_client import Counter, Histogram, disable_created_metrics
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    multiprocess,
+)
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
-disable_created_metrics()
+from fred.gauges import shared_gauges
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 def _doubling(first: float, count: int) -> tuple[float, ...]:
@@ -173,7 +186,7 @@ HEALTH_PROBE_CRASHES = Counter("fred_backend_health_probe_panics_total", "Except
 
 # API
 API_REQUESTS = Counter("fred_api_requests_total", "HTTP requests", ("method", "path", "status"))
-API_REQUEST_SECONDS = Histogram(
+API_REQUEST_DURATION = Histogram(
     "fred_api_request_duration_seconds", "Length of HTTP requests", ("method", "path", "status")
 )
 RATE_LIMIT_REJECTIONS = _preset(
@@ -201,48 +214,24 @@ THREAD_CRASHES = Counter(
 AUDIT_EVENTS = Counter("fred_audit_events_total", "Operators' actions", ("action", "source"))
 
 
-@dataclass(frozen=True, slots=True)
-class SharedGauge:
-    """A gauge of shared state: `labels` in order; read at scrape time, never held by a process."""
+def registry() -> CollectorRegistry:
+    """What a scrape shows: this deployment's counters and histograms, the shared gauges, this process itself."""
+    made = CollectorRegistry()
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        multiprocess.MultiProcessCollector(made)  # type: ignore[no-untyped-call]
+        ProcessCollector(registry=made)
+        PlatformCollector(registry=made)
+    else:
+        made.register(_OfThisProcess())
+    made.register(shared_gauges)
+    return made
 
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
 
+class _OfThisProcess(Collector):
+    """The metrics this process holds in memory."""
 
-SHARED_GAUGES: dict[str, SharedGauge] = {
-    gauge.name: gauge
-    for gauge in (
-        SharedGauge("fred_provisioner_in_flight_provisions", "Operations that wait for their callback"),
-        SharedGauge("fred_provisioner_deferred_closes_pending", "Closes that wait for another try"),
-        SharedGauge("fred_provisioner_deferred_closes_oldest_age_seconds", "Age of the oldest such close"),
-        SharedGauge("fred_reconciler_last_success_timestamp_seconds", "End of the last whole sweep"),
-        SharedGauge("fred_reconciler_sweep_complete", "1 when the last sweep saw every backend"),
-        SharedGauge("fred_payload_stored_count", "Stored payloads"),
-        SharedGauge("fred_payload_leases_awaiting", "Pending leases whose payload has not come yet"),
-        SharedGauge("fred_backend_healthy", "1 when the last probe was answered", ("backend",)),
-        SharedGauge("fred_backend_circuit_breaker_state", "0 closed, 1 half open, 2 open", ("backend",)),
-        SharedGauge("fred_backend_allocated_cpu_ratio", "Allocated share of the CPUs", ("backend",)),
-        SharedGauge("fred_backend_fenced", "1 while fenced", ("backend",)),
-        SharedGauge("fred_health_check_healthy", "1 while the check passes", ("check",)),
-        SharedGauge("fred_signer_pool_size", "Provider key and sub-signers"),
-        SharedGauge("fred_signer_pool_lane_count", "Usable lanes"),
-        SharedGauge("fred_signer_balance", "Balance of a signer", ("role", "address", "index", "denom")),
-        SharedGauge("fred_build_info", "1", ("version", "python", "django")),
-        SharedGauge("fred_config_mismatch", "1 while live processes run with different settings"),
-        SharedGauge("fred_process_up", "Live processes", ("process",)),
-        SharedGauge("fred_queue_depth", "Waiting tasks", ("queue",)),
-        SharedGauge("fred_queue_oldest_age_seconds", "Age of the oldest waiting task", ("queue",)),
-        SharedGauge("fred_lease_stuck_count", "Leases with eight failed looks or more"),
-        SharedGauge("fred_outbox_pending", "Due rows nobody has taken", ("kind",)),
-        SharedGauge("fred_outbox_oldest_age_seconds", "Age of the oldest of them", ("kind",)),
-        SharedGauge("fred_chain_events_connected", "1 while subscribed"),
-        SharedGauge("fred_chain_events_last_received_timestamp_seconds", "Last chain event or header"),
-        SharedGauge("fred_chain_height", "Newest height seen"),
-        SharedGauge("fred_lease_count", "Leases by chain state", ("state",)),
-        SharedGauge("fred_lease_provision_count", "Provisions as listed", ("backend", "status")),
-        SharedGauge("fred_websocket_connections", "Open event streams"),
-        SharedGauge("fred_tls_certificate_not_after_seconds", "End of a certificate", ("use", "backend")),
-        SharedGauge("fred_db_pool_in_use", "Connections of the pool in use"),
-    )
-}
+    def collect(self) -> Iterable[Metric]:
+        return REGISTRY.collect()
+
+    def describe(self) -> Iterable[Metric]:
+        return ()

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import structlog
 from celery import Celery, Task, current_app
@@ -34,7 +34,7 @@ _QUIET_AFTER_FAILURE_S = 1.0
 log = structlog.get_logger("fred.tasks")
 
 
-class FredTask(Task):  # type: ignore[misc]  # Celery's base has no types
+class FredTask(Task[..., Any]):
     """A task that binds its id and name to the log, counts how it ended and never comes back by itself."""
 
     abstract = True
@@ -42,7 +42,6 @@ class FredTask(Task):  # type: ignore[misc]  # Celery's base has no types
     acks_late = False
     max_retries = 0
     expires = EXPIRES_S
-    hinted: ClassVar[bool] = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it, inside its log context, and count the outcome."""
@@ -144,9 +143,10 @@ class Hints:
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is not None:
+        connection = producer.connection if producer is not None else None
+        if connection is not None:
             try:
-                producer.connection.release()
+                connection.release()
             except Exception as error:  # noqa: BLE001 - it is broken already
                 log.debug("broken broker connection not closed", error=error)
 

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Iterator
 
 from fred.conf.provider import ProviderConfig
+from fred.conf.rule import MIN_SECRET
 from fred.conf.urls import check_production_url, check_url, path_of
 
 _BLOCK = 64
-_MIN_SECRET = 32
 
 
 def key_block(secret: str, /) -> bytes:
@@ -83,7 +83,7 @@ def _keys(config: ProviderConfig) -> Iterator[str]:
             if not secret:
                 continue
             place = f"backends[{index}].{name}"
-            if len(secret.encode()) < _MIN_SECRET:
+            if len(secret.encode()) < MIN_SECRET:
                 yield f"{place} must be at least 32 characters"
             other = owners.setdefault(key_block(secret), place)
             if other != place:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
@@ -11,7 +11,9 @@ from fred.conf.backends import BackendConfig
 from fred.conf.house import HouseConfig
 from fred.conf.problems import ConfigError, Problem
 from fred.conf.provider import ProviderConfig
-from fred.conf.rules import AGENT_RULES, HOUSE_RULES, PROVIDER_RULES, Rule
+from fred.conf.rule import Rule
+from fred.conf.rules import PROVIDER_RULES
+from fred.conf.small_rules import AGENT_RULES, HOUSE_RULES
 from fred.conf.sources import PREFIX, Environment, Found, gather, gather_provider
 
 Tree = TypeVar("Tree", bound=BaseModel)
@@ -104,7 +106,7 @@ def _build(
         for detail in error.errors(include_url=False, include_input=False):
             key = str(detail["loc"][0])
             bad.add(key)
-            problem = Problem(_message(detail["loc"], detail["type"], detail["msg"]), where=spelling(key))
+            problem = Problem(_message(detail["loc"], detail["msg"]), where=spelling(key))
             ordered.append((order.get(key, len(rules)), problem))
         tree = kind.model_validate({key: value for key, value in values.items() if key not in bad})
     for index, rule in enumerate(rules):
@@ -117,7 +119,7 @@ def _build(
     return Loaded(tree, found.sources, tuple(found.warnings))
 
 
-def _message(location: Sequence[int | str], kind: str, text: str) -> str:
+def _message(location: Sequence[int | str], text: str) -> str:
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
     if key == "log_level":
         return "invalid log_level: unknown log level (valid: debug, info, warn, error)"

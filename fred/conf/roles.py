@@ -19,7 +19,7 @@ _PROCESSES = {"watch_chain": "watcher", "backend_agent": "agent", "devchain": "d
 
 
 def command_of(argv: Sequence[str]) -> str:
-    """The program, or the command of `manage.py` or celery: `uvicorn`, `watch_chain`, `celery worker`, …"""
+    """The program, or the command of `manage.py` or celery: `uvicorn`, `watch_chain`, `celery worker`."""
     program = _program(argv[0]) if argv else ""
     words = [word for word in argv[1:] if not word.startswith("-")]
     if program == "manage":

@@ -31,6 +31,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _INTEGER = re.compile(r"[+-]?\d+")
 _FLOAT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 _MAX_NANOSECONDS = 2**63 - 1
 
 
@@ -124,14 +125,11 @@ def parse_int(value: object) -> int:
 
 def parse_float(value: object) -> float:
     """A decimal number with an optional exponent; never NaN, never infinite."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
-    elif isinstance(value, str) and _FLOAT.fullmatch(value):
-        number = float(value)
-    elif isinstance(value, str) and value.lower().lstrip("+-") in {"nan", "inf", "infinity"}:
-        number = float(value)
-    else:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_text = isinstance(value, str) and (_FLOAT.fullmatch(value) or value.lower().lstrip("+-") in _NOT_FINITE)
+    if not (is_number or is_text):
         raise ValueError(f"{value!r} is not a number")
+    number = float(value)  # type: ignore[arg-type]  # one of the two
     if math.isnan(number):
         raise ValueError("must not be NaN")
     if math.isinf(number):
@@ -157,7 +155,7 @@ def parse_list(value: object) -> tuple[str, ...]:
         except json.JSONDecodeError as error:
             raise ValueError(f"not a JSON array: {error}") from error
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{value!r} is not a list")
+        raise ValueError(f"{value!r} is not a list")  # noqa: TRY004 - pydantic collects ValueError only
     if not all(isinstance(item, str) for item in value):
         raise ValueError("every item must be text; put numbers in quotes")
     return tuple(item for item in (part.strip() for part in value) if item)

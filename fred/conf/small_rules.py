@@ -1,0 +1,56 @@
+"""What our own settings and an agent's settings must be."""
+
+from fred.conf.agent import AgentConfig
+from fred.conf.house import HouseConfig
+from fred.conf.rule import MIN_SECRET, Rule, not_negative, positive, required, when
+
+HOUSE_RULES: tuple[Rule[HouseConfig], ...] = (
+    Rule(
+        ("database_url",),
+        lambda c: when(not c.database_url, "DATABASE_URL is required"),
+        "for example postgres://fred@localhost/fred",
+        for_services=True,
+    ),
+    Rule(
+        ("redis_url",),
+        lambda c: when(not c.redis_url, "REDIS_URL is required"),
+        "for example redis://localhost:6379/0",
+        for_services=True,
+    ),
+    Rule(
+        ("django_secret_key",),
+        lambda c: when(not c.django_secret_key, "DJANGO_SECRET_KEY is required"),
+        "50 random characters or more",
+        for_services=True,
+    ),
+    *(positive(key) for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")),
+)
+
+AGENT_RULES: tuple[Rule[AgentConfig], ...] = (
+    required("name", "the name the provider knows it by"),
+    Rule(
+        ("callback_secret",),
+        lambda c: when(
+            len(c.callback_secret.get_secret_value().encode()) < MIN_SECRET,
+            "callback_secret is required and must be at least 32 characters",
+        ),
+        "the same secret as the provider's",
+    ),
+    *(not_negative(key) for key in ("delay", "retention")),
+    *(
+        positive(key)
+        for key in (
+            "client_timeout",
+            "read_timeout",
+            "write_timeout",
+            "idle_timeout",
+            "callback_max_age",
+            "max_request_body_size",
+        )
+    ),
+    Rule(
+        ("fail_ratio",),
+        lambda c: when(not 0.0 <= c.fail_ratio <= 1.0, "fail_ratio must be between 0 and 1"),
+        "0 never fails, 1 always",
+    ),
+)
