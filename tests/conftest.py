@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import django
 import pytest
 import redis
 
@@ -23,10 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
     worker: str | None = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         use_valkey(valkey_of_worker(os.environ["REDIS_URL"], 1 + int(worker.removeprefix("gw"))))
-        return
-    services = Services()
-    config.stash[_services] = services
-    services.start()
+    else:
+        config.stash[_services] = services = Services()
+        services.start()
+    django.setup()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,133 @@
+"""What `/health` and `/readyz` ask: the database with all it knows of others, the broker, Valkey."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Final
+
+import redis
+from django.conf import settings
+from django.db import connections
+from django.db.models.functions import Now
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from backends.models import HealthCheck
+from fred.health import Finding, Part, Prober, Question
+from leases.models import Payload
+from placements.models import Operation, Placement
+from tenants_api.models import UsedToken
+
+STALE_AFTER: Final = timedelta(seconds=60)
+"""A probe of chain or backend that is older says nothing any more."""
+CHAIN: Final = "chain"
+STORES: Final = {
+    "token_tracker": "token tracker unavailable",
+    "placement_store": "placement store unavailable",
+    "payload_store": "payload store unavailable",
+}
+_CLIENT_TIMEOUT_S: Final = 2.0
+
+
+class RemoteResults:
+    """The last stored probes of chain and backends, kept in the process for the time the database is away."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._lock = threading.Lock()
+        self._healthy: dict[str, bool] = {}
+
+    def keep(self, healthy: Mapping[str, bool]) -> None:
+        """Replace the copy by what was just read."""
+        with self._lock:
+            self._healthy = dict(healthy)
+
+    def findings(self) -> list[Finding]:
+        """One finding for the chain and one for each configured backend; unknown is unhealthy."""
+        with self._lock:
+            healthy = dict(self._healthy)
+        backends = settings.FRED.backends
+        return [
+            _remote(CHAIN, "chain connectivity failed", healthy=healthy.get(CHAIN, False)),
+            *(
+                Finding(f"backend:{backend.name}", local=False, message="backend is fenced")
+                if backend.fenced
+                else _remote(
+                    name := f"backend:{backend.name}",
+                    "backend health check failed",
+                    healthy=healthy.get(name, False),
+                )
+                for backend in backends
+            ),
+        ]
+
+
+_remote_results = RemoteResults()
+
+
+def ask_database() -> Part:
+    """Read each store and the stored probes; the read is the check."""
+    try:
+        HealthCheck.objects.exists()
+        for store in (UsedToken, Placement, Payload):
+            store.objects.exists()
+        _remote_results.keep(
+            dict(HealthCheck.objects.filter(checked_at__gt=Now() - STALE_AFTER).values_list("name", "healthy"))
+        )
+        in_flight = Operation.objects.filter(settled_at__isnull=True).count()
+    finally:
+        connections.close_all()
+    return Part([*_stores(broken=False), *_remote_results.findings()], in_flight)
+
+
+def without_database() -> Part:
+    """The database does not answer: neither do the stores in it."""
+    return Part([*_stores(broken=True), *_remote_results.findings()])
+
+
+def ask_broker() -> Part:
+    """Ping the broker of the tasks."""
+    _ping(settings.CELERY_BROKER_URL)
+    return Part([Finding("broker", local=True)])
+
+
+def ask_cache() -> Part:
+    """Ping Valkey: limits, gates and heartbeats."""
+    _ping(settings.HOUSE.redis_url.get_secret_value())
+    return Part([Finding("cache", local=False)])
+
+
+def prober() -> Prober:
+    """A prober of everything here."""
+    return Prober(
+        [
+            Question("database", ask_database, without_database),
+            Question("broker", ask_broker, lambda: Part([Finding("broker", local=True, message="broker unavailable")])),
+            Question("cache", ask_cache, lambda: Part([Finding("cache", local=False, message="cache unavailable")])),
+        ]
+    )
+
+
+def _stores(*, broken: bool) -> Iterable[Finding]:
+    yield Finding("database", local=True, message="database unavailable" if broken else "")
+    for name, message in STORES.items():
+        yield Finding(name, local=True, message=message if broken else "")
+
+
+def _remote(name: str, message: str, *, healthy: bool) -> Finding:
+    return Finding(name, local=False, message="" if healthy else message)
+
+
+def _ping(url: str) -> None:
+    client = redis.Redis.from_url(
+        url,
+        socket_connect_timeout=_CLIENT_TIMEOUT_S,
+        socket_timeout=_CLIENT_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+    )
+    try:
+        client.ping()
+    finally:
+        client.close()

@@ -1,0 +1,162 @@
+"""Django's synchronous views inside an ASGI server: a bounded pool of threads that live as long as the process.
+
+Django's own ASGI handler starts and joins a thread for each request, which costs more than most of our views.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from django.core import signals
+from django.core.handlers.asgi import ASGIRequest
+from django.core.handlers.base import BaseHandler
+from django.core.handlers.exception import convert_exception_to_response
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import set_script_prefix
+
+from fred.edge import ROUTE, Receive, Scope, Send
+
+_CONVERTER: Final = re.compile(r"<(?:[^:>]+:)?([^>]+)>")
+_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_TIMED_OUT: Final = b'{"error":"request timeout","code":503}'
+_UNDECIDED: Final = b'{"error":"internal server error","code":500}\n'
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may take: bytes of body, seconds to read it, seconds to answer."""
+
+    body_bytes: int
+    read_s: float
+    answer_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole response, ready to send."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class UnreadableBody(io.RawIOBase):
+    """The body of a request that was cut, too slow or over the cap: whoever reads it gets an OSError."""
+
+    def readable(self) -> bool:
+        """It claims to be readable; the error comes with the first read."""
+        return True
+
+    def readinto(self, _: Any) -> int:
+        """Raises OSError."""
+        raise OSError("the request's body could not be read")
+
+
+class ThreadedDjango(BaseHandler):
+    """ASGI application that runs Django's views on its own threads.
+
+    `routes` names the threads of a path: what must answer while the others are all busy has threads of its own.
+    Without `middleware` a request goes straight to its view: no session, no cookie, no header of Django's.
+    """
+
+    def __init__(self, limits: Limits, *, threads: int, reserved: Mapping[str, int], middleware: bool) -> None:
+        """`reserved` maps a path to the number of threads that serve it and nothing else."""
+        super().__init__()
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="django")
+        self._reserved = {
+            path: ThreadPoolExecutor(number, thread_name_prefix=path.strip("/")) for path, number in reserved.items()
+        }
+        if middleware:
+            self.load_middleware(is_async=False)
+        else:
+            self._view_middleware, self._template_response_middleware, self._exception_middleware = [], [], []
+            self._middleware_chain: Callable[[HttpRequest], HttpResponseBase] = convert_exception_to_response(
+                self._get_response
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        body, whole = await self._read(receive)
+        pool = self._reserved.get(scope["path"], self._pool)
+        future = pool.submit(self._respond, scope, body)
+        waiting = asyncio.wrap_future(future)
+        done, _ = await asyncio.wait([waiting], timeout=self._limits.answer_s)
+        if done:
+            answer = waiting.result()
+        else:
+            # The view goes on; what a write has done by now nobody knows, unless it never got a thread.
+            nothing_done = future.cancel() or scope["method"] in _READ_ONLY
+            answer = _error(503, _TIMED_OUT) if nothing_done else _error(500, _UNDECIDED)
+            log.warning(
+                "api.request_timeout", method=scope["method"], path=scope["path"], started=not future.cancelled()
+            )
+        headers = answer.headers if whole else [*answer.headers, (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    def close(self) -> None:
+        """Take no more requests; those that have a thread end in their own time."""
+        for pool in (self._pool, *self._reserved.values()):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _read(self, receive: Receive) -> tuple[io.RawIOBase | io.BytesIO, bool]:
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._limits.read_s):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return UnreadableBody(), False
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > self._limits.body_bytes:
+                        return UnreadableBody(), False
+                    parts.append(part)
+                    if not message.get("more_body", False):
+                        return io.BytesIO(b"".join(parts)), True
+        except TimeoutError:
+            return UnreadableBody(), False
+
+    def _respond(self, scope: Scope, body: io.RawIOBase | io.BytesIO) -> Answer:
+        """Run the view, in a thread of the pool."""
+        structlog.contextvars.clear_contextvars()
+        set_script_prefix("/")
+        signals.request_started.send(sender=type(self), scope=scope)
+        request = ASGIRequest(scope, body)
+        response = self.get_response(request)
+        try:
+            status = response.status_code
+            if request.resolver_match is not None and status != 405:
+                scope[ROUTE] = template_of(request.resolver_match.route)
+            content: bytes = b"".join(response.streaming_content) if response.streaming else response.content
+            headers = [(name.encode("ascii").lower(), value.encode("latin-1")) for name, value in response.items()]
+            headers += [
+                (b"set-cookie", cookie.output(header="").strip().encode()) for cookie in response.cookies.values()
+            ]
+            if not response.has_header("Content-Length"):
+                headers.append((b"content-length", str(len(content)).encode()))
+            return Answer(status, headers, content)
+        finally:
+            response.close()
+
+
+def template_of(route: str) -> str:
+    """A route of Django's as the template that stands in metrics: `/v1/leases/{lease_uuid}/status`."""
+    return "/" + _CONVERTER.sub(r"{\1}", route)
+
+
+def _error(status: int, body: bytes) -> Answer:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    return Answer(status, headers, body)

@@ -1,0 +1,106 @@
+"""What the web process is made of: the edge, the callback route, Django's views; or the admin site alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+from django.conf import settings
+
+from fred.edge import ROUTE, SECURITY_HEADERS, App, Edge, Receive, Scope, Send
+from fred.handler import Limits, ThreadedDjango
+from placements import callbacks_asgi
+
+THREADS: Final = 16
+"""Threads for Django's views; more only compete for the interpreter and the database pool."""
+RESERVED: Final = {"/health": 2, "/readyz": 2, "/metrics": 1}
+"""Probes answer while every other thread waits."""
+ANSWER_WITHIN_S: Final = 12.0
+"""Shorter than the write limit, so that an answer is always written."""
+ADMIN_ANSWER_WITHIN_S: Final = 60.0
+
+_GONE: Final = b'{"error":"not found","code":404}\n'
+
+log = structlog.get_logger(__name__)
+
+
+class Web:
+    """Routes a connection to the application that serves it, and closes what the process holds at its end."""
+
+    def __init__(self, http: App, closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        """`http` answers requests; each closer runs once at shutdown, in order."""
+        self._http = http
+        self._closers = closers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        kind = scope["type"]
+        if kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "websocket":
+            await refuse_websocket(scope, receive, send)
+        elif kind == "lifespan":
+            await self._live(receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                for close in self._closers:
+                    try:
+                        await close()
+                    except Exception:
+                        log.exception("web.close_failed")
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def route_by_path(routes: dict[str, App], otherwise: App) -> App:
+    """Exact paths first; everything else to `otherwise`."""
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        app = routes.get(scope["path"])
+        if app is None:
+            await otherwise(scope, receive, send)
+            return
+        if scope["method"] == "POST":  # the router's own 405 belongs to no route
+            scope[ROUTE] = scope["path"]
+        await app(scope, receive, send)
+
+    return routed
+
+
+async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer an upgrade on a path without a WebSocket with the 404 of the router."""
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_GONE)).encode()), *SECURITY_HEADERS]
+    await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": _GONE})
+
+
+def compose() -> Web:
+    """Build the application that this process's role asks for."""
+    config = settings.FRED
+    read_s = config.http_read_timeout.total_seconds()
+    if settings.HOUSE.fred_role == "admin":
+        limits = Limits(config.max_request_body_size, read_s, ADMIN_ANSWER_WITHIN_S)
+        site = ThreadedDjango(limits, threads=4, reserved=RESERVED, middleware=True)
+        return Web(Edge(site, cors_origins=()), [_closer(site)])
+    limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S)
+    django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
+    callbacks = callbacks_asgi.CallbackEndpoint(config)
+    http = route_by_path({callbacks_asgi.PATH: callbacks}, django_views)
+    return Web(Edge(http, cors_origins=config.cors_origins), [callbacks.close, _closer(django_views)])
+
+
+def _closer(handler: ThreadedDjango) -> Callable[[], Awaitable[None]]:
+    async def close() -> None:
+        handler.close()
+
+    return close

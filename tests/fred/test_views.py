@@ -1,0 +1,181 @@
+"""Health, readiness, metrics and the router's own answers, through the whole application."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+
+import orjson
+import pytest
+from django.db import connection
+
+from backends.models import HealthCheck
+from fred import checks, views
+from fred.asgi import application
+from fred.health import Finding, Part, Prober, Question, Verdict
+from tests.asgi import request
+
+
+def ask(method: str, path: str, **kwargs):
+    return asyncio.run(request(application, method, path, **kwargs))
+
+
+@pytest.fixture(autouse=True)
+def fresh_prober():
+    views._prober.cache_clear()
+    yield
+    views._prober.cache_clear()
+
+
+@pytest.fixture
+def probed(transactional_db):
+    HealthCheck.objects.create(name="chain", healthy=True)
+    HealthCheck.objects.create(name="backend:mock-1", healthy=True)
+
+
+@pytest.mark.parametrize("path", ["/health", "/readyz"])
+def test_all_well_is_healthy(path, probed):
+    answer = ask("GET", path)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.body.endswith(b"}\n")
+    body = answer.json()
+    assert body["status"] == "healthy"
+    assert body["provider_uuid"] == "01890a5d-ac96-774b-bcce-b302099a8057"
+    assert set(body["checks"]) == {
+        "database",
+        "token_tracker",
+        "placement_store",
+        "payload_store",
+        "chain",
+        "backend:mock-1",
+        "broker",
+        "cache",
+    }
+    assert all(check == {"status": "healthy"} for check in body["checks"].values())
+    assert body["stats"] == {"in_flight_provisions": 0}
+
+
+def test_a_probe_older_than_a_minute_is_unhealthy_and_degrades(probed):
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE backends_healthcheck SET checked_at = now() - interval '61 s' WHERE name = 'chain'")
+    answer = ask("GET", "/readyz")
+    assert answer.status == 200
+    assert answer.json()["status"] == "degraded"
+    assert answer.json()["checks"]["chain"] == {"status": "unhealthy", "message": "chain connectivity failed"}
+
+
+def test_without_broker_ready_is_503_and_health_200(probed, settings):
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    ready = ask("GET", "/readyz")
+    assert ready.status == 503
+    assert ready.json()["checks"]["broker"] == {"status": "unhealthy", "message": "broker unavailable"}
+    assert ask("GET", "/health").status == 200
+
+
+def test_without_database_its_stores_are_unhealthy_and_remote_results_stay(probed, monkeypatch):
+    assert ask("GET", "/readyz").status == 200
+
+    def broken() -> Part:
+        raise OSError("secret host name")
+
+    monkeypatch.setattr(checks, "ask_database", broken)
+    views._prober.cache_clear()
+    answer = ask("GET", "/readyz")
+    assert answer.status == 503
+    body = answer.json()
+    assert {name for name, check in body["checks"].items() if check["status"] == "unhealthy"} == {
+        "database",
+        "token_tracker",
+        "placement_store",
+        "payload_store",
+    }
+    assert "stats" not in body
+    assert b"secret" not in answer.body
+
+
+def test_a_check_that_hangs_costs_the_deadline_once_and_one_thread():
+    release = threading.Event()
+    started = []
+
+    def hang() -> Part:
+        started.append(1)
+        release.wait(10)
+        return Part([Finding("slow", local=True)])
+
+    prober = Prober(
+        [Question("slow", hang, lambda: Part([Finding("slow", local=True, message="slow unavailable")]))],
+        deadline_s=0.05,
+        shared_for_s=0.0,
+    )
+    assert prober.report().verdict is Verdict.UNHEALTHY
+    assert prober.report().verdict is Verdict.UNHEALTHY
+    assert len(started) == 1
+    release.set()
+
+
+@pytest.mark.parametrize(
+    ("findings", "verdict"),
+    [
+        pytest.param([Finding("a", local=True), Finding("b", local=False)], Verdict.HEALTHY, id="all good"),
+        pytest.param([Finding("a", local=True), Finding("b", local=False, message="x")], Verdict.DEGRADED, id="remote"),
+        pytest.param([Finding("a", local=True, message="x"), Finding("b", local=False)], Verdict.UNHEALTHY, id="local"),
+        pytest.param(
+            [Finding("a", local=True, message="x"), Finding("b", local=False, message="x")],
+            Verdict.UNHEALTHY,
+            id="both: the worse",
+        ),
+    ],
+)
+def test_verdict(findings, verdict):
+    prober = Prober([Question("q", lambda: Part(findings), lambda: Part([]))])
+    assert prober.report().verdict is verdict
+
+
+def test_metrics_are_text_and_gzip_when_asked():
+    plain = ask("GET", "/metrics")
+    assert plain.status == 200
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b"fred_api_requests_total" in plain.body
+    packed = ask("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert b"fred_api_requests_total" in gzip.decompress(packed.body)
+    assert (
+        ask("GET", "/metrics", headers={"Accept": "application/openmetrics-text"})
+        .headers["content-type"]
+        .startswith("application/openmetrics-text")
+    )
+
+
+def test_metrics_name_routes_never_paths():
+    ask("GET", "/nobody/knows/this")
+    assert b'path="unmatched"' in ask("GET", "/metrics").body
+    ask("GET", "/metrics")
+    body = ask("GET", "/metrics").body
+    assert b'path="/metrics"' in body
+    assert b"nobody" not in body
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/health/", "//health", "/a/../health", "/admin/", "/v1"])
+def test_an_unknown_path_is_404_with_the_envelope(path):
+    answer = ask("GET", path)
+    assert answer.status == 404
+    assert answer.body == b'{"error":"not found","code":404}\n'
+    assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/health", "/readyz", "/metrics"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "OPTIONS"])
+def test_another_method_is_405_and_names_those_allowed(method, path):
+    answer = ask(method, path)
+    assert answer.status == 405
+    assert answer.headers["allow"] == "GET, HEAD"
+    assert answer.json() == {"error": "method not allowed", "code": 405}
+
+
+def test_the_callback_route_is_served_beside_django():
+    assert ask("GET", "/callbacks/provision").headers["allow"] == "POST"
+    refused = ask("POST", "/callbacks/provision", body=orjson.dumps({"lease_uuid": "x"}))
+    assert refused.status == 401
+    assert refused.headers["x-content-type-options"] == "nosniff"
