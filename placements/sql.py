@@ -19,6 +19,7 @@ def update_state(
     refusal: str = "",
     error: str = "",
     errors: Mapping[UUID, str] | None = None,
+    rest: bool = False,
 ) -> set[UUID]:
     """Guarded update of the state, locked in uuid order; see ``transitions.move``, its only caller."""
     if not operations:
@@ -34,9 +35,10 @@ def update_state(
             UPDATE placements_operation AS o
                SET state = %s, epoch = o.epoch + 1,
                    due_at = CASE WHEN %s THEN NULL ELSE o.due_at END,
+                   attempts = CASE WHEN %s THEN 0 ELSE o.attempts END,
                    on_wire_until = CASE WHEN %s THEN NULL ELSE o.on_wire_until END,
                    finished_at = CASE WHEN %s THEN now() ELSE o.finished_at END,
-                   refusal = CASE WHEN %s = '' THEN o.refusal ELSE %s END,
+                   refusal = CASE WHEN %s THEN %s ELSE o.refusal END,
                    error = CASE WHEN mine.error = '' THEN o.error ELSE mine.error END
               FROM mine WHERE o.id = mine.id
          RETURNING o.id
@@ -47,10 +49,11 @@ def update_state(
                 [(errors or {}).get(id_, error) for id_ in ids],
                 [str(state) for state in from_],
                 str(to),
+                final or rest,
+                final or rest,
+                final or rest,
                 final,
-                final,
-                final,
-                refusal,
+                bool(refusal) or rest,
                 refusal,
             ],
         )
