@@ -114,8 +114,9 @@ class CosmosClient:
         or another node answered: the walk starts anew, and ends with `ListingIncomplete` when that does not help.
         """
         wanted = state or LeaseState.UNSPECIFIED
+        limit = self._page_limit
         for _ in range(MAX_LISTING_STARTS):
-            key, height, limit = b"", -1, self._page_limit
+            key, height = b"", -1
             while True:
                 page, key = self._page(provider_uuid, wanted, key=key, limit=limit)
                 is_cut = height >= 0 and (page.height < height or not (page.leases or page.unreadable or key))
