@@ -8,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import structlog
 from django.core import signals
 from django.core.handlers.asgi import ASGIRequest
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.exception import convert_exception_to_response
-from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
 from fred.edge import ROUTE, Receive, Scope, Send
@@ -50,14 +48,10 @@ class Answer:
     body: bytes
 
 
-class UnreadableBody(io.RawIOBase):
+class UnreadableBody(io.BytesIO):
     """The body of a request that was cut, too slow or over the cap: whoever reads it gets an OSError."""
 
-    def readable(self) -> bool:
-        """It claims to be readable; the error comes with the first read."""
-        return True
-
-    def readinto(self, _: Any) -> int:
+    def read(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002 - whatever is asked for
         """Raises OSError."""
         raise OSError("the request's body could not be read")
 
@@ -80,10 +74,7 @@ class ThreadedDjango(BaseHandler):
         if middleware:
             self.load_middleware(is_async=False)
         else:
-            self._view_middleware, self._template_response_middleware, self._exception_middleware = [], [], []
-            self._middleware_chain: Callable[[HttpRequest], HttpResponseBase] = convert_exception_to_response(
-                self._get_response
-            )
+            self._go_straight_to_the_view()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -110,7 +101,15 @@ class ThreadedDjango(BaseHandler):
         for pool in (self._pool, *self._reserved.values()):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _read(self, receive: Receive) -> tuple[io.RawIOBase | io.BytesIO, bool]:
+    def _go_straight_to_the_view(self) -> None:
+        """What `load_middleware` would do for an empty list; the setting itself serves the admin site's checks."""
+        self._view_middleware: list[Any] = []
+        self._template_response_middleware: list[Any] = []
+        self._exception_middleware: list[Any] = []
+        view = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
+        self._middleware_chain = view  # type: ignore[assignment]
+
+    async def _read(self, receive: Receive) -> tuple[IO[bytes], bool]:
         parts: list[bytes] = []
         size = 0
         try:
@@ -129,18 +128,18 @@ class ThreadedDjango(BaseHandler):
         except TimeoutError:
             return UnreadableBody(), False
 
-    def _respond(self, scope: Scope, body: io.RawIOBase | io.BytesIO) -> Answer:
+    def _respond(self, scope: Scope, body: IO[bytes]) -> Answer:
         """Run the view, in a thread of the pool."""
         structlog.contextvars.clear_contextvars()
         set_script_prefix("/")
         signals.request_started.send(sender=type(self), scope=scope)
         request = ASGIRequest(scope, body)
-        response = self.get_response(request)
+        response: Any = self.get_response(request)
         try:
             status = response.status_code
             if request.resolver_match is not None and status != 405:
                 scope[ROUTE] = template_of(request.resolver_match.route)
-            content: bytes = b"".join(response.streaming_content) if response.streaming else response.content
+            content = b"".join(response)
             headers = [(name.encode("ascii").lower(), value.encode("latin-1")) for name, value in response.items()]
             headers += [
                 (b"set-cookie", cookie.output(header="").strip().encode()) for cookie in response.cookies.values()
