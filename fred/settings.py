@@ -1,5 +1,6 @@
 """Django's view of the settings: copied from `fred.conf`, nothing is decided here but what is always so."""
 
+import importlib.util
 import os
 import secrets
 import sys
@@ -51,6 +52,8 @@ INSTALLED_APPS = [
     "reconciliation",
     "tenants_api",
 ]
+if importlib.util.find_spec("django_linear_migrations"):
+    INSTALLED_APPS.insert(0, "django_linear_migrations")  # development: one line of migrations per app
 # Tenant routes need none of these; only the admin server has sessions and pages.
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
