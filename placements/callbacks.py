@@ -24,9 +24,8 @@ from placements.status import PENDING_OUTCOME, OperationState
 RESULTS: Final[Mapping[str, OperationState]] = {
     "success": OperationState.SUCCEEDED,
     "failed": OperationState.FAILED,
-    # Only from a backend that uses one URL for everything: it tore down what it was making.
-    "deprovisioned": OperationState.ENDED,
 }
+"""What a status says of an open operation. `deprovisioned` (it was torn down while it was made) is left to a look."""
 APPLIED: Final = "applied"
 
 _Reading = tuple[InboxRow, Standing | None]
@@ -59,9 +58,10 @@ def _apply(callbacks: Sequence[VerifiedCallback]) -> tuple[set[UUID], list[Inbox
         said = list({row.key: (row, operation) for row, operation in reversed(readings) if row.key in fresh}.values())
         _move(said)
         told = {row.lease_uuid for row, operation in said if operation or not row.verdict}
-        news.wake(told)
         lease_sql.touch(told)
-    return news.locked, [row for row, _ in said if not row.verdict]
+        # What means nothing to us still names a lease: one that nobody has read yet is read.
+        news.wake({row.lease_uuid: None if row.lease_uuid in told else 0 for row, _ in said})
+    return news.locked, [row for row, operation in said if operation is None and not row.verdict]
 
 
 def _read(callbacks: Sequence[VerifiedCallback]) -> list[_Reading]:
@@ -80,7 +80,7 @@ def _read(callbacks: Sequence[VerifiedCallback]) -> list[_Reading]:
     for callback in callbacks:
         id_ = open_of.get(callback.lease_uuid) if callback.selector is Selector.TOKENLESS else callback.selector_id
         row, operation = read_one(callback, by_id.get(id_) if id_ else None, owners.get(callback.lease_uuid))
-        if operation is not None:  # the next callback of this batch finds it decided
+        if operation is not None and row.verdict:  # the next callback of this batch finds it decided
             by_id[operation.id] = replace(operation, state=RESULTS[callback.status])
         readings.append((row, operation))
     return readings
@@ -89,8 +89,9 @@ def _read(callbacks: Sequence[VerifiedCallback]) -> list[_Reading]:
 def read_one(callback: VerifiedCallback, standing: Standing | None, owner: Owner | None) -> _Reading:
     """Say what one callback is, given how its operation (or, without id, its lease's open one) stands.
 
-    The result of an open operation comes back with that operation. Anything else is an observation for the look, or,
-    with a verdict, of no effect: an unknown, replaced or settled id, or the word of a backend that does not hold it.
+    What is said of an operation without outcome comes back with it, and is its result if it has the verdict `applied`.
+    Anything else is an observation for the look, or, with a verdict, of no effect: an unknown, replaced or settled id,
+    or the word of a backend that does not hold it.
     """
     verdict, selector = "", callback.selector
     place = standing.backend if standing else owner.backend if owner else None
@@ -99,14 +100,18 @@ def read_one(callback: VerifiedCallback, standing: Standing | None, owner: Owner
     elif callback.senders and place and place not in callback.senders:
         verdict = "other_backend"
     elif standing is not None and standing.state in PENDING_OUTCOME:
-        return _row(callback, selector, APPLIED), standing
+        # Without an id it is about the open operation all the same, and says so from here on.
+        callback = replace(callback, selector_id=standing.id)
+        return _row(callback, selector, APPLIED if callback.status in RESULTS else ""), standing
     elif selector is Selector.LIFECYCLE:
         verdict = "" if owner is not None and owner.lifecycle_id == callback.selector_id else "stale"
     elif selector is Selector.OPERATION and standing is not None:
         is_news = standing.state is OperationState.SUCCEEDED and (standing.is_current or not standing.is_settled)
         verdict = "" if is_news else "settled"
-        if standing.is_settled:  # the sender has one URL for everything: this is about what the operation made
-            selector = Selector.LIFECYCLE
+    if selector is Selector.OPERATION and (verdict in {"unknown_operation", "other_backend"} or standing.is_settled):
+        # Either the sender has one URL for everything and this is about what the operation made, or it must not take
+        # the place of the operation's true result.
+        selector = Selector.LIFECYCLE
     return _row(callback, selector, verdict), None
 
 
@@ -132,11 +137,11 @@ def _move(said: Iterable[_Reading]) -> None:
     moves: dict[OperationState, dict[UUID, str]] = {}
     unsent = {}
     for row, operation in said:
-        if operation is None:
+        if operation is None or row.verdict != APPLIED:
             continue
         moves.setdefault(RESULTS[row.status], {})[operation.id] = row.error
         if operation.state is OperationState.RESERVED:
             unsent[operation.id] = None
     transitions.move(unsent, OperationState.IN_DOUBT)
-    for state in (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ENDED):
-        transitions.move_with_errors(moves.get(state, {}), state)
+    for state, errors in moves.items():
+        transitions.move_with_errors(errors, state)

@@ -1,0 +1,1 @@
+"""Rows for tests, one module for each app."""

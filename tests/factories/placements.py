@@ -1,0 +1,37 @@
+"""Placements and operations."""
+
+import uuid
+
+import factory
+
+from placements.models import Operation, Placement
+from placements.status import OperationState
+from tests.factories.backends import BackendFactory
+from tests.factories.leases import LeaseFactory
+
+
+class OperationFactory(factory.django.DjangoModelFactory):
+    """An open operation that its backend accepted."""
+
+    class Meta:
+        model = Operation
+
+    id = factory.LazyFunction(uuid.uuid4)
+    lease = factory.SubFactory(LeaseFactory)
+    backend = factory.SubFactory(BackendFactory)
+    tenant = factory.SelfAttribute("lease.tenant")
+    provider_uuid = factory.SelfAttribute("lease.provider_uuid")
+    items = factory.SelfAttribute("lease.items")
+    callback_url = factory.LazyAttribute(lambda op: f"http://fred.test/callbacks/provision?operation_id={op.id}")
+    state = OperationState.ACCEPTED
+
+
+class PlacementFactory(factory.django.DjangoModelFactory):
+    """A lease's confirmed owner."""
+
+    class Meta:
+        model = Placement
+
+    lease = factory.SubFactory(LeaseFactory)
+    backend = factory.SubFactory(BackendFactory)
+    status = Placement.Status.CONFIRMED
