@@ -1,0 +1,74 @@
+"""The configured backends as requests need them: address, key and limits from the settings, fences from the rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from django.conf import settings
+
+from backends.models import Backend
+from backends.requests import BackendTarget
+from fred.conf.backends import BackendConfig
+from fred.http import Tls
+
+FRESH_S = 2.0
+"""How old a process's view of the rows may be; a fence is seen everywhere within this time."""
+
+
+class _View:
+    """Targets by name, read from the database at most every two seconds per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at = float("-inf")
+        self._config: object = None
+        self._targets: dict[str, BackendTarget] = {}
+
+    def all(self) -> Mapping[str, BackendTarget]:
+        config = settings.FRED.backends
+        with self._lock:
+            if self._config is not config or time.monotonic() - self._read_at > FRESH_S:
+                fenced = set(Backend.objects.filter(fenced=True).values_list("name", flat=True))
+                self._targets = {one.name: _target(one, fenced=one.name in fenced) for one in config}
+                self._config, self._read_at = config, time.monotonic()
+            return self._targets
+
+    def forget(self) -> None:
+        with self._lock:
+            self._read_at = float("-inf")
+
+
+_view = _View()
+
+
+def configured() -> Mapping[str, BackendTarget]:
+    """Every backend of the configuration, in its order; a fenced one says so and is never contacted."""
+    return _view.all()
+
+
+def target(name: str) -> BackendTarget | None:
+    """The target of one backend, None when the configuration has none of this name."""
+    return _view.all().get(name)
+
+
+def forget() -> None:
+    """Read the rows again at the next use: a fence was set or lifted here."""
+    _view.forget()
+
+
+def _target(one: BackendConfig, *, fenced: bool) -> BackendTarget:
+    return BackendTarget(
+        name=one.name,
+        url=one.url,
+        secret=settings.FRED.hmac_key(one.name),
+        timeout=one.timeout.total_seconds(),
+        tls=Tls(
+            ca_file=one.tls_ca_file,
+            client_cert_file=one.tls_client_cert_file,
+            client_key_file=one.tls_client_key_file,
+            skip_verify=one.tls_skip_verify,
+        ),
+        fenced=fenced or one.fenced,
+    )
