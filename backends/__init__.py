@@ -1,0 +1,1 @@
+"""What runs workloads: the contract, the client of it, and the agents that serve it."""

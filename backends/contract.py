@@ -3,12 +3,12 @@
 Nothing here knows HTTP, Django or a database. Identifiers are UUID objects, times are aware and in UTC.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from math import isfinite
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
 MAX_QUANTITY = 1024
@@ -316,8 +316,12 @@ class Callback:
 class Reporter(Protocol):
     """Where a driver hands over what it has to report: the agent, which delivers it."""
 
-    def report(self, callback: Callback, *, url: str) -> None:
-        """Deliver this until it is taken, after everything reported for the same lease before."""
+    async def report(self, callback: Callback, *, url: str, state: Callable[[Any], object] | None = None) -> None:
+        """Deliver this until it is taken, after everything reported for the same lease before.
+
+        Returns when it is durable. `state` writes, with the agent's store, what the callback reports in the same
+        transaction; an agent without a store leaves it out.
+        """
 
 
 class Backend(Protocol):
@@ -344,11 +348,14 @@ class Backend(Protocol):
     async def provision_info(self, lease_uuid: UUID) -> ProvisionInfo:
         """The lease's provision, retained data or stored failure, in this order. Raises `NotProvisioned`."""
 
-    async def provisions(self, leases: Sequence[UUID] | None = None) -> ProvisionList:
-        """All live provisions (or those of these leases) in lease order. Raises rather than leave one out."""
+    async def lookup(self, leases: Sequence[UUID]) -> Sequence[ProvisionInfo]:
+        """The live provisions of these leases; those it does not have are left out."""
 
-    async def retentions(self) -> RetentionList:
-        """All retained leases, in lease order."""
+    async def provisions(self, *, after: UUID | None = None, limit: int | None = None) -> ProvisionList:
+        """Live provisions in lease order, the first `limit` after this lease. Raises rather than leave one out."""
+
+    async def retentions(self, *, after: UUID | None = None, limit: int | None = None) -> RetentionList:
+        """Retained leases, likewise."""
 
     async def logs(self, lease_uuid: UUID, *, tail: int) -> Mapping[str, str]:
         """The last lines of each instance, by `<service>/<index>`. Raises `NotProvisioned`."""

@@ -135,18 +135,23 @@ def classify_provision(response: Response, *, dialect: Dialect = Dialect.V0_13) 
     if unanswered is not None:
         return unanswered
     body = envelope.read(response.body, dialect=dialect)
-    match response.status, body:
-        case 202, _:
+    match response.status:
+        case 202:
             return Accepted()
-        case 400, Envelope(error=text, validation_code=code):
-            return Refused(RefusalKind.VALIDATION, text, code if code in CHAIN_REJECTIONS else "")
-        case 400, Malformed() | Empty():
-            return malformed(body)
-        case 409, _:
+        case 400:
+            return _invalid(body)
+        case 409:
             return _conflict(body, dialect)
-        case 503, _:
+        case 503:
             return _no_room(body, dialect)
     return Ambiguous(generic_text("provision", response))
+
+
+def _invalid(body: Envelope | Empty | Malformed) -> ProvisionOutcome:
+    if isinstance(body, Envelope):
+        known = body.validation_code if body.validation_code in CHAIN_REJECTIONS else ""
+        return Refused(RefusalKind.VALIDATION, body.error, known)
+    return malformed(body)
 
 
 def _conflict(body: Envelope | Empty | Malformed, dialect: Dialect) -> ProvisionOutcome:

@@ -341,3 +341,17 @@ def info_json(info: LeaseInfo) -> dict[str, object]:
             "metadata": dict(info.metadata),
         }
     )
+
+
+def retained_json(lease: RetainedLease) -> dict[str, object]:
+    """A retained lease for the wire; whose it was is evidence inside the trusted hop."""
+    whose = _present({"provider_uuid": str(lease.provider_uuid or ""), "tenant": lease.tenant})
+    return {"lease_uuid": str(lease.lease_uuid), **whose}
+
+
+def stats_json(stats: LoadStats) -> dict[str, object]:
+    """Load for the wire."""
+    fields: dict[str, object] = {name: getattr(stats, name) for name in Stats.__struct_fields__}
+    if not stats.disk_withheld:
+        del fields["disk_withheld"]
+    return fields

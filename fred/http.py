@@ -41,6 +41,7 @@ class Multi:
         self._done: list[Response] = []
         self._running: dict[pycurl.Curl, Transfer] = {}
         self._timer_at: float | None = None
+        self._awake = False
         self._selector = selectors.DefaultSelector()
         self._waker, self._wake_end = socket.socketpair()
         self._waker.setblocking(False)
@@ -65,6 +66,9 @@ class Multi:
 
     def wakeup(self) -> None:
         """Make a waiting `poll` return, or the next one not wait."""
+        if self._awake:
+            return
+        self._awake = True
         try:
             self._wake_end.send(b"\0")
         except (BlockingIOError, InterruptedError):
@@ -132,7 +136,8 @@ class Multi:
             while len(self._waker.recv(4096)) == 4096:
                 pass
         except BlockingIOError:
-            return
+            pass
+        self._awake = False  # what was queued before this is started by the next poll, before it waits
 
     def _watch(self, event: int, fd: int, _multi: object, _data: object) -> None:
         if event == pycurl.POLL_REMOVE:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -15,6 +16,7 @@ from fred.conf.rule import Rule
 from fred.conf.rules import PROVIDER_RULES
 from fred.conf.small_rules import AGENT_RULES, HOUSE_RULES
 from fred.conf.sources import PREFIX, Environment, Found, gather, gather_provider
+from fred.conf.yamlfile import read_yaml
 
 Tree = TypeVar("Tree", bound=BaseModel)
 
@@ -66,12 +68,17 @@ def load_house(variables: Mapping[str, str], *, required: bool) -> Loaded[HouseC
     return _build(HouseConfig, found, rules=rules, spelling=str.upper)
 
 
-def load_agent(variables: Mapping[str, str]) -> Loaded[AgentConfig]:
-    """The mock agent's tree. Raises ConfigError."""
+def load_agent(variables: Mapping[str, str], *, path: str | None = None) -> Loaded[AgentConfig]:
+    """The mock agent's tree from these variables and, below them, the YAML file of this path. Raises ConfigError."""
     prefix = "MOCK_BACKEND_"
     found = gather(
         Environment(variables), prefix=prefix, keys=AgentConfig.model_fields, secrets=_secrets_of(AgentConfig)
     )
+    for key, value in (read_yaml(Path(path)) if path else {}).items():
+        if key not in AgentConfig.model_fields:
+            found.problems.append(Problem(f"unknown key: {key}", where=f"in {path}", fix="remove it"))
+        elif key not in found.values:
+            found.values[key], found.sources[key] = value, "file"
     return _build(AgentConfig, found, rules=AGENT_RULES, spelling=lambda key: prefix + key.upper())
 
 

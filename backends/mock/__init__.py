@@ -1,0 +1,1 @@
+"""A backend that keeps the contract and runs nothing."""
