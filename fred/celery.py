@@ -6,7 +6,7 @@ Entry points import this module. A task carries no work, only the hint that some
 import os
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 from celery.app.amqp import AMQP
 from kombu import Connection, Exchange, Queue
 
@@ -49,3 +49,8 @@ app.conf.beat_schedule = {
     "health probes": {"task": "backends.tasks.probe_health", "schedule": 15.0, "options": {"expires": 15}},
 }
 app.autodiscover_tasks()
+
+
+@signals.setup_logging.connect
+def _leave_logging_alone(**_: object) -> None:
+    """Being connected is enough: Celery then configures no logging of its own."""

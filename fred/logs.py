@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 from uuid import UUID
 
 import structlog
@@ -20,13 +20,17 @@ MAX_TEXT = 2048
 MAX_JUNK = 128
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _NAMES = {"warning": "WARN", "critical": "ERROR", "exception": "ERROR"}
+_SELF_WILLED = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task", "django", "django.server")
 _QUIET = ("uvicorn.access", "kombu", "amqp", "celery.redirected", "httpcore", "urllib3")
 
 Record = MutableMapping[str, Any]
 
 
-def set_up(*, level: str, output: Literal["json", "text"], process: str) -> None:
-    """Send everything, also what libraries log, to standard output in this format and from this level on."""
+def set_up(*, level: str, output: Literal["json", "text"], process: str, to_stdout: bool = True) -> None:
+    """Send everything, also what libraries log, to standard output in this format and from this level on.
+
+    A command whose own output is its result logs to standard error instead. Calling it again replaces the former.
+    """
     shared: list[structlog.typing.Processor] = [
         merge_contextvars,
         _Process(process),
@@ -47,7 +51,7 @@ def set_up(*, level: str, output: Literal["json", "text"], process: str) -> None
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _Output("stdout" if to_stdout else "stderr")
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -55,11 +59,13 @@ def set_up(*, level: str, output: Literal["json", "text"], process: str) -> None
         )
     )
     root = logging.getLogger()
-    for old in list(root.handlers):
-        if getattr(old, "fred", False):
-            root.removeHandler(old)
-    handler.fred = True  # type: ignore[attr-defined]  # marks ours among a test runner's
+    for old in [old for old in root.handlers if isinstance(old, _Output)]:
+        root.removeHandler(old)
     root.addHandler(handler)
+    for name in _SELF_WILLED:
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.propagate = True
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     set_level(level)
@@ -91,6 +97,18 @@ def chain_of(error: BaseException) -> str:
         parts.append(f"{type(current).__name__}: {current}".rstrip(": "))
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return clean(" <- ".join(parts), MAX_TEXT)
+
+
+class _Output(logging.StreamHandler[TextIO]):
+    """Writes to whatever is standard output (or error) at that moment, as a test runner exchanges it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(getattr(sys, name))
+        self._name_of_stream = name
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = getattr(sys, self._name_of_stream)
+        super().emit(record)
 
 
 class _Process:

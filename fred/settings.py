@@ -21,7 +21,7 @@ try:
         if ROLE is conf.Role.PROVIDER
         else conf.load_provider_if_possible(os.environ)
     )
-    AGENT = conf.load_agent(os.environ).tree if ROLE is conf.Role.AGENT else None
+    AGENT = conf.load_agent(os.environ, path=conf.config_path_of(sys.argv)).tree if ROLE is conf.Role.AGENT else None
 except conf.ConfigError as error:
     sys.stderr.write(f"{error}\n")
     raise SystemExit(1) from None
@@ -29,6 +29,8 @@ except conf.ConfigError as error:
 FRED: conf.ProviderConfig = _provider.tree
 HOUSE: conf.HouseConfig = _house.tree
 CONFIG_WARNINGS: tuple[str, ...] = (*_provider.warnings, *_house.warnings)
+
+LOGGING_CONFIG = None  # fred.logs does it, once the apps are ready
 
 DEBUG = HOUSE.fred_debug
 # A process without services signs nothing that another one must read.

@@ -95,7 +95,7 @@ def _secrets_of(tree: type[BaseModel]) -> frozenset[str]:
 
 
 def _provider_spelling(key: str) -> str:
-    return f"{PREFIX}{key.upper()}, {key}: in the YAML file"
+    return f"{PREFIX}{key.upper()} or {key}: in the YAML file"
 
 
 def _build(
@@ -118,7 +118,7 @@ def _build(
         tree = kind.model_validate({key: value for key, value in values.items() if key not in bad})
     for index, rule in enumerate(rules):
         if bad.isdisjoint(rule.keys):
-            where = " / ".join(spelling(key) for key in rule.keys)
+            where = spelling(rule.keys[0])
             ordered.extend((index, Problem(text, where=where, fix=rule.fix)) for text in rule.broken(tree))
     problems = [problem for _, problem in sorted(ordered, key=lambda pair: pair[0])]
     if found.problems or problems:

@@ -21,7 +21,7 @@ class Problem:
 
     def __str__(self) -> str:
         """One line: the message, then where it is set and how to put it right."""
-        hints = ", ".join(part for part in (self.where, self.fix) if part)
+        hints = "; ".join(part for part in (self.where, self.fix) if part)
         return f"{self.prefix}{self.message}" + (f" ({hints})" if hints else "")
 
 
