@@ -40,7 +40,7 @@ gates: $(STAMP)  ## format, lint, types, imports, dependencies, migrations
 lock: $(STAMP)  ## write both lock files anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header \
+	$(BIN)/uv pip compile pyproject.toml --extra servers --group dev --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements-dev.lock
 
 clean:  ## remove what was made here

@@ -42,7 +42,6 @@ SHARED_GAUGES: dict[str, SharedGauge] = {
         SharedGauge("fred_payload_leases_awaiting", "Pending leases whose payload has not come yet"),
         SharedGauge("fred_backend_healthy", "1 when the last probe was answered", ("backend",)),
         SharedGauge("fred_backend_circuit_breaker_state", "0 closed, 1 half open, 2 open", ("backend",)),
-        SharedGauge("fred_backend_allocated_cpu_ratio", "Allocated share of the CPUs", ("backend",)),
         SharedGauge("fred_backend_fenced", "1 while fenced", ("backend",)),
         SharedGauge("fred_health_check_healthy", "1 while the check passes", ("check",)),
         SharedGauge("fred_signer_pool_size", "Provider key and sub-signers"),

@@ -13,6 +13,7 @@ from prometheus_client import (
     REGISTRY,
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     PlatformCollector,
     ProcessCollector,
@@ -178,6 +179,12 @@ INSUFFICIENT_RESOURCES = Counter(
 )
 MALFORMED_ERROR_BODIES = Counter(
     "fred_backend_malformed_error_body_total", "Error answers without the error envelope", ("backend", "operation")
+)
+BACKEND_ALLOCATED_CPU_RATIO = Gauge(
+    "fred_backend_allocated_cpu_ratio",
+    "Allocated share of the CPUs, as seen at the last choice among candidates",
+    ("backend",),
+    multiprocess_mode="mostrecent",
 )
 ROUTING_FALLBACKS = Counter(
     "fred_backend_routing_fallback_total", "Choices by rotation because no candidate gave usable load figures"

@@ -91,7 +91,9 @@ USE_I18N = False
 LANGUAGE_CODE = "en-us"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "build" / "static"
+_static = BASE_DIR / "build" / "static"
+# Collected in the image; in a checkout the apps' own files are served.
+STATIC_ROOT = _static if _static.is_dir() or conf.command_of(sys.argv) == "collectstatic" else None
 STORAGES = {"staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"}}
 WHITENOISE_USE_FINDERS = True
 
@@ -148,5 +150,6 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 0
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: a static table needs no file
 CELERY_DB_REUSE_MAX = 1_000_000
 CELERY_TIMEZONE = "UTC"
