@@ -1,13 +1,15 @@
-"""JSON and base64 as the peers' Go decoder reads them: lenient where it is lenient, strict where it is strict."""
+"""JSON, base64 and UUIDs as the peers' Go decoders read them: lenient where it is lenient, strict where it is strict."""
 
 import binascii
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
+from uuid import UUID
 
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LINE_ENDS: Final = {0x0A: None, 0x0D: None}
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _INT64: Final = range(-(2**63), 2**63)
 _ZERO: Final[Mapping[type, Any]] = {str: "", int: 0, bool: False, bytes: b""}
 
@@ -46,6 +48,23 @@ def decode_base64(text: str) -> bytes:
     if not _BASE64.fullmatch(stripped):
         raise DecodeError("not standard base64")
     return binascii.a2b_base64(stripped)
+
+
+def decode_uuid(text: str) -> UUID:
+    """Read a UUID in one of four spellings: hyphenated, after `urn:uuid:`, between any two characters, or bare hex.
+
+    Any letter case, any version. Raises DecodeError for anything else.
+    """
+    match len(text):
+        case 45 if text[:9].lower() == "urn:uuid:":
+            text = text[9:]
+        case 38:
+            text = text[1:-1]
+        case 32:
+            text = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    if not _UUID.fullmatch(text):
+        raise DecodeError("not a UUID")
+    return UUID(text)
 
 
 def _load(data: bytes) -> Any:

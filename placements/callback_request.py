@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
-from fred.decoding import DecodeError, decode_object
+from fred.decoding import DecodeError, decode_object, decode_uuid
 
 MAX_STRUCTURAL_TOKENS: Final = 256
 MAX_NESTING: Final = 16
@@ -31,10 +31,8 @@ _FIELDS: Final[Mapping[str, type]] = {
 _NOT_STRUCTURAL: Final = bytes(set(range(256)) - set(b'"{}[]:,'))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _V4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _UTC_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z")
-_URN: Final = "urn:uuid:"
 
 
 class Selector(StrEnum):
@@ -138,23 +136,14 @@ def read(
     )
 
 
-def parse_uuid(text: str) -> UUID | None:
-    """Read a UUID in one of the four spellings that peers use: hyphenated, URN, in two outer characters, bare hex."""
-    match len(text):
-        case 45 if text[:9].lower() == _URN:
-            text = text[9:]
-        case 38:
-            text = text[1:-1]
-        case 32 if text.isascii() and text.isalnum():
-            text = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-    return UUID(text) if _UUID.fullmatch(text) else None
-
-
 def _lease_uuid(text: str, *, canonical: bool) -> UUID:
     if not text:
         raise Refused("lease_uuid is required")
-    lease_uuid = parse_uuid(text)
-    if lease_uuid is None or (canonical and str(lease_uuid) != text):
+    try:
+        lease_uuid = decode_uuid(text)
+    except DecodeError:
+        raise Refused("lease_uuid must be a valid UUID") from None
+    if canonical and str(lease_uuid) != text:
         raise Refused("lease_uuid must be a valid UUID")
     return lease_uuid
 

@@ -108,7 +108,8 @@ def read_one(callback: VerifiedCallback, standing: Standing | None, owner: Owner
     elif selector is Selector.OPERATION and standing is not None:
         is_news = standing.state is OperationState.SUCCEEDED and (standing.is_current or not standing.is_settled)
         verdict = "" if is_news else "settled"
-    if selector is Selector.OPERATION and (verdict in {"unknown_operation", "other_backend"} or standing.is_settled):
+    keeps_slot = standing is not None and not standing.is_settled and verdict in {"", "settled"}
+    if selector is Selector.OPERATION and not keeps_slot:
         # Either the sender has one URL for everything and this is about what the operation made, or it must not take
         # the place of the operation's true result.
         selector = Selector.LIFECYCLE
@@ -135,7 +136,7 @@ def _row(callback: VerifiedCallback, selector: Selector, verdict: str) -> InboxR
 def _move(said: Iterable[_Reading]) -> None:
     """Write the results on their operations. A word about one that counts as never sent proves that it was sent."""
     moves: dict[OperationState, dict[UUID, str]] = {}
-    unsent = {}
+    unsent: dict[UUID, int | None] = {}
     for row, operation in said:
         if operation is None or row.verdict != APPLIED:
             continue

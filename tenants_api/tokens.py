@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import orjson
 from coincurve import PublicKey
-from leases.chain import address
-from leases.chain.keys import SigningKey
 
 from fred.decoding import DecodeError, decode_base64, decode_object
+from leases.chain import address
+from leases.chain.keys import SigningKey
 
 MAX_AGE_S: Final = 30
 MAX_AHEAD_S: Final = 10
@@ -37,7 +37,7 @@ _SCALAR_BYTES: Final = 32
 _HASH_HEX: Final = 64
 
 
-class InvalidToken(Exception):  # noqa: N818
+class InvalidToken(Exception):
     """The token proves nothing. Callers see one 401; stage and reason are for the log."""
 
     def __init__(self, stage: str, reason: str) -> None:

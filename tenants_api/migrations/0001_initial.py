@@ -4,18 +4,23 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='UsedToken',
+            name="UsedToken",
             fields=[
-                ('key', models.TextField(help_text='Standard base64 of the 64 signature bytes in low-S form.', primary_key=True, serialize=False)),
-                ('expires_at', models.DateTimeField(db_index=True)),
+                (
+                    "key",
+                    models.TextField(
+                        help_text="Standard base64 of the 64 signature bytes in low-S form.",
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("expires_at", models.DateTimeField(db_index=True)),
             ],
         ),
     ]

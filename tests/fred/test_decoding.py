@@ -2,7 +2,7 @@
 
 import pytest
 
-from fred.decoding import DecodeError, decode_base64, decode_object
+from fred.decoding import DecodeError, decode_base64, decode_object, decode_uuid
 
 FIELDS = {"name": str, "count": int, "data": bytes, "flag": bool}
 ZERO = {"name": "", "count": 0, "data": b"", "flag": False}
@@ -91,3 +91,36 @@ def test_strict_takes_plain_objects_with_unknown_members():
 def test_base64_of_another_form_is_refused(text):
     with pytest.raises(DecodeError):
         decode_base64(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
+        "0190A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B",
+        "URN:uuid:0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
+        "{0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b}",
+        "x0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5by",
+        "0190a1b2c3d47e5f8a9b0c1d2e3f4a5b",
+    ],
+)
+def test_a_uuid_is_read_in_any_of_its_spellings(text):
+    assert str(decode_uuid(text)) == "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not-a-uuid",
+        "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5",
+        "0190a1b2-c3d47-e5f-8a9b-0c1d2e3f4a5b",
+        "0190a1b2c3d47e5f8a9b0c1d2e3f4a5g",
+        "uri:uuid:0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
+        "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b\n",
+        "٠190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
+    ],
+)
+def test_another_text_is_no_uuid(text):
+    with pytest.raises(DecodeError):
+        decode_uuid(text)

@@ -314,7 +314,7 @@ def test_batches_that_overlap_in_any_order_all_land(run_in_threads):
 
 
 @pytest.mark.parametrize(
-    ("label", "expected"), [("evil{}", "invalid"), ("", "unknown"), ("mock-1", "mock-1")], ids=lambda value: repr(value)
+    ("label", "expected"), [("evil{}", "invalid"), ("", "unknown"), ("mock-1", "mock-1")], ids=repr
 )
 def test_lc50_a_metric_names_only_backends_of_the_configuration(label, expected):
     from fred import metrics

@@ -1,0 +1,74 @@
+"""Who calls: the token of a request, and tokens that are good only once."""
+
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest
+
+from fred import metrics
+from tenants_api.errors import ApiError, unauthorized, unavailable
+from tenants_api.tokens import InvalidToken, TenantToken, access_token, bearer, payload_token
+
+log = structlog.get_logger(__name__)
+
+KINDS: Final = {"access": access_token, "payload": payload_token}
+
+
+def authenticate(request: HttpRequest, *, kind: str, now: float | None = None) -> TenantToken:
+    """Verify the request's token of this kind (`access` or `payload`) at a unix time, by default now.
+
+    Raises the 401 that every failure looks like; its reason goes to the log, the token does not.
+    """
+    try:
+        text = bearer(request.META.get("HTTP_AUTHORIZATION"))
+        return KINDS[kind](text, prefix=settings.FRED.bech32_prefix, now=time.time() if now is None else now)
+    except InvalidToken as refused:
+        log.info("token.refused", stage=refused.stage, reason=refused.reason)
+        if kind == "payload":
+            metrics.PAYLOAD_UPLOADS.labels(outcome="invalid_auth").inc()
+        raise unauthorized() from None
+
+
+def spend(token: TenantToken, *, now: float | None = None) -> None:
+    """Use a token up, whatever becomes of the request; committed on return.
+
+    The key of the row decides between processes: the first gets through, all others are told 401. When that can't be
+    decided the request ends with 503.
+    """
+    if token.spent_until <= (time.time() if now is None else now):
+        raise _replayed()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO tenants_api_usedtoken (key, expires_at) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
+                [token.replay_key, datetime.fromtimestamp(token.spent_until, UTC)],
+            )
+            is_first = cursor.rowcount == 1
+    except DatabaseError as error:
+        log.error("token.not_spent", error=type(error).__name__)  # noqa: TRY400 - the text may hold the key
+        raise unavailable() from None
+    if not is_first:
+        raise _replayed()
+
+
+def forget_spent(*, limit: int = 5000) -> int:
+    """Delete up to this many tokens that no check would accept any more; return how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            DELETE FROM tenants_api_usedtoken
+             WHERE key IN (SELECT key FROM tenants_api_usedtoken WHERE expires_at < now() LIMIT %s
+                              FOR UPDATE SKIP LOCKED)
+            """,
+            [limit],
+        )
+        return int(cursor.rowcount)
+
+
+def _replayed() -> ApiError:
+    metrics.TOKEN_REPLAYS.inc()
+    return unauthorized()

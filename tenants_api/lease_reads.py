@@ -1,0 +1,106 @@
+"""What a tenant's request needs to know of a lease: one statement, and one exact chain read when that is too old."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+
+from leases import node, wake
+from leases import sql as lease_sql
+from leases.chain.client import Absent, ChainClient, Doubt, ExactLease, Unknown
+from leases.status import TERMINAL
+from tenants_api.errors import ApiError, internal
+
+HEAD_MAX_AGE: Final = "30 seconds"
+"""While the watcher saw a head within this time, what is stored is as new as the chain's last news."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """A lease as stored, with what hangs on it. ``is_known``: read at least once, and no news is newer."""
+
+    uuid: UUID
+    tenant: str
+    provider_uuid: UUID | None
+    state: int
+    meta_hash: bytes
+    sku: str
+    is_known: bool
+    has_payload: bool
+    is_in_flight: bool
+    attempt_is_open: bool
+    placement: str
+    backend: str
+
+    @property
+    def payload_received(self) -> bool:
+        """Whether the payload is here; one of an ended lease only waits for its deletion."""
+        return self.has_payload and self.state not in TERMINAL
+
+
+def load(uuid: UUID) -> LeaseFacts | None:
+    """Read the stored lease; None when there is no row."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT COALESCE(l.tenant, ''), l.provider_uuid, COALESCE(l.chain_state, 0), l.meta_hash,
+                   COALESCE(l.items -> 0 ->> 'sku', ''),
+                   l.chain_state IS NOT NULL
+                   AND (l.chain_state >= 3
+                        OR (l.chain_height >= l.news_height
+                            AND EXISTS (SELECT FROM leases_chaincursor AS c
+                                         WHERE c.chain_id = %s AND c.head_seen_at > now() - %s::interval))),
+                   EXISTS (SELECT FROM leases_payload AS y
+                            WHERE y.lease_uuid = l.uuid AND y.state = 'current' AND y.delete_after IS NULL),
+                   o.id IS NOT NULL, COALESCE(o.state IN ('reserved', 'in_doubt', 'accepted'), FALSE),
+                   COALESCE(p.status, ''), COALESCE(p.backend, '')
+              FROM leases_lease AS l
+              LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
+              LEFT JOIN placements_operation AS o ON o.lease_uuid = l.uuid AND o.settled_at IS NULL
+             WHERE l.uuid = %s
+            """,
+            [settings.FRED.chain_id, HEAD_MAX_AGE, uuid],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    tenant, provider_uuid, state, meta_hash, *rest = row
+    return LeaseFacts(uuid, tenant, provider_uuid, state, bytes(meta_hash), *rest)
+
+
+def current(uuid: UUID, *, chain: ChainClient | None = None) -> LeaseFacts | None:
+    """The lease as the chain has it now: as stored while that is new enough, else after one exact read, then stored.
+
+    None when the chain has no such lease. Raises ApiError: 500 when the chain does not answer, 403 for a lease of
+    another provider.
+    """
+    facts = load(uuid)
+    if facts is not None and facts.is_known:
+        return facts
+    match (chain or node.client()).lease(uuid):
+        case ExactLease() as read:
+            _store(read)
+            facts = load(uuid)
+            if facts is None or facts.provider_uuid is None:
+                raise internal()
+            return facts
+        case Absent():
+            return None
+        case Unknown(doubt=Doubt.FOREIGN):
+            raise ApiError(403, "forbidden")
+        case Unknown() as unknown:
+            log.warning("lease.not_read", lease_uuid=str(uuid), reason=unknown.reason)
+    raise internal()
+
+
+def _store(read: ExactLease) -> None:
+    """Keep what was read; a change is news for a look."""
+    with transaction.atomic():
+        stored = lease_sql.store_reads([(read.lease, read.height)], exact=True)
+        if any(one.woken for one in stored.values()):
+            transaction.on_commit(wake.hint_look)
