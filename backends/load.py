@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from backends import targets
 from backends.client import STATS_SECONDS, BackendClient
 from backends.contract import LoadStats, Unknown
-from fred import metrics
 
 FRESH_S = 2.0
 SILENT_S = 5.0
@@ -51,6 +50,4 @@ def _ask(name: str) -> LoadStats | None:
     found = BackendClient(target).stats(timeout=STATS_SECONDS)
     if isinstance(found, Unknown):
         return None
-    if found.cpu_ratio is not None:
-        metrics.BACKEND_ALLOCATED_CPU_RATIO.labels(backend=name).set(found.cpu_ratio)
     return found

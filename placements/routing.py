@@ -42,7 +42,9 @@ class Routed:
     """Choices made without any usable load figure."""
 
 
-def candidates_for(sku: str, backends: Sequence[Candidate], *, eligible: frozenset[str] | None = None) -> list[Candidate]:
+def candidates_for(
+    sku: str, backends: Sequence[Candidate], *, eligible: frozenset[str] | None = None
+) -> list[Candidate]:
     """Backends that may take this SKU, in configuration order; the fall-back when none lists it; empty: none may.
 
     ``eligible`` narrows the choice to these names. A SKU that only backends which take no work serve has no fall-back:

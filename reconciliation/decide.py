@@ -20,7 +20,8 @@ Rule = Callable[[LeaseFacts, datetime, Limits], Decision | None]
 def source_unknown(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """the chain gave no usable answer | wait, with the reason; nothing is concluded"""
     if isinstance(facts.chain, Unknown):
-        return Decision(Wait(), reason=facts.chain.reason, after=limits.source_retry)
+        own = facts.chain.is_own
+        return Decision(Wait(), reason=facts.chain.reason, after=limits.source_retry, failed=own, spread=not own)
     return None
 
 

@@ -152,10 +152,14 @@ Act = (
 class Decision:
     """An act, what the lease is called from now on (None: as before), why it waits, and when to look again.
 
-    ``after`` None means at rest until news; zero means look again at once.
+    ``after`` None means at rest until news; zero means look again at once. ``failed`` counts as a failed attempt of
+    this lease: its back-off replaces ``after``. ``spread`` lets up to three times ``after`` pass, at random, so that
+    those who wait for one source do not come back together.
     """
 
     act: Act
     phase: str | None = None
     reason: str = ""
     after: timedelta | None = None
+    failed: bool = False
+    spread: bool = False

@@ -22,9 +22,10 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Asked, no usable answer. ``reason`` is shown to operators."""
+    """Asked, no usable answer. ``reason`` is shown to operators; ``is_own``: the source answers for other leases."""
 
     reason: str
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,7 @@ class LeaseFacts:
     created_at: datetime | None = None
     touched_at: datetime | None = None
     phase: str = "observed"
+    reason: str = ""
     meta_hash: bytes = b""
     payload: PayloadFact | Absent | NotRead = field(default_factory=NotRead)
     operation: OperationFact | None = None
@@ -261,6 +263,15 @@ class LeaseFacts:
         """Whether its tenant has yet to upload what the lease's hash announces."""
         return bool(self.meta_hash) and isinstance(self.payload, Absent)
 
+    @property
+    def topic(self) -> str:
+        """The kind of news that a look at this lease most likely follows; a label of metrics, nothing more."""
+        if self.is_ended:
+            return "events.lease.expired" if self.state is LeaseState.EXPIRED else "events.lease.closed"
+        if self.operation is not None or self.callbacks or self.is_active:
+            return "events.backend.callback"
+        return "events.payload.received" if isinstance(self.payload, PayloadFact) else "events.lease.created"
+
     def action(self, verb: str) -> ActionFact | None:
         """The action of this verb, open or not."""
         return next((one for one in self.actions if one.verb == verb), None)
@@ -273,8 +284,11 @@ class LeaseFacts:
     def is_walked(self) -> bool:
         """Whether every backend was walked to the end since this database can be trusted, and since the lease changed."""
         since, trusted = self.world.walked_all_since, self.world.trusted_from_at
-        return since is not None and trusted is not None and since > trusted and (
-            self.touched_at is None or since > self.touched_at
+        return (
+            since is not None
+            and trusted is not None
+            and since > trusted
+            and (self.touched_at is None or since > self.touched_at)
         )
 
 

@@ -47,7 +47,9 @@ class SweepBackend(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["sweep", "backend"], name="sweep_backend_once")]
-        indexes = [models.Index(fields=["backend", "-started_at"], name="sweep_backend_newest", condition=Q(complete=True))]
+        indexes = [
+            models.Index(fields=["backend", "-started_at"], name="sweep_backend_newest", condition=Q(complete=True))
+        ]
 
     def __str__(self) -> str:
         return f"{self.backend} in sweep {self.sweep_id}"

@@ -18,9 +18,7 @@ def on_the_wire(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | 
     operation = facts.operation
     if not facts.is_ended or operation is None or operation.on_wire_until is None or not operation.is_on_wire(now):
         return None
-    return Decision(
-        Wait(), "tearing_down", "provision_on_wire", min(operation.on_wire_until - now, limits.longest)
-    )
+    return Decision(Wait(), "tearing_down", "provision_on_wire", min(operation.on_wire_until - now, limits.longest))
 
 
 def open_operation(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
@@ -54,9 +52,7 @@ def something_at_a_backend(facts: LeaseFacts, now: datetime, limits: Limits) -> 
     if facts.placement is not None and facts.placement.backend not in done:
         wanted.add(facts.placement.backend)
     if not wanted and not done and facts.placement is None and not facts.is_trusted():
-        wanted = {
-            one.name for one in facts.world.backends if one.configured and one.name not in facts.absent_at
-        }
+        wanted = {one.name for one in facts.world.backends if one.configured and one.name not in facts.absent_at}
     if not wanted:
         return None
     assert isinstance(facts.chain, ExactLease)
@@ -82,9 +78,7 @@ def end_untold(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | N
         return None
     reject = facts.action("reject")
     ours = reject.reason if reject is not None and reject.state == "done" else ""
-    return Decision(
-        Announce((("failed", ours or ENDINGS[facts.chain.state]),)), "ended", after=limits.at_once
-    )
+    return Decision(Announce((("failed", ours or ENDINGS[facts.chain.state]),)), "ended", after=limits.at_once)
 
 
 def over(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:

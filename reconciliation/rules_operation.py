@@ -234,8 +234,11 @@ def _renewed(facts: LeaseFacts, operation: OperationFact, now: datetime, limits:
 def _another_answers(facts: LeaseFacts, backend: str) -> bool:
     """Whether a backend other than this one serves the lease's SKU, takes work and answers."""
     return any(
-        one.name != backend and facts.sku in one.skus and one.configured
-        and not (one.fenced or one.drained or one.breaker_open) and one.answers
+        one.name != backend
+        and facts.sku in one.skus
+        and one.configured
+        and not (one.fenced or one.drained or one.breaker_open)
+        and one.answers
         for one in facts.world.backends
     )
 

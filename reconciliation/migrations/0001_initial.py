@@ -6,60 +6,83 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('leases', '0001_initial'),
+        ("leases", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Sweep',
+            name="Sweep",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('state', models.TextField(choices=[('running', 'Running'), ('done', 'Done'), ('abandoned', 'Abandoned')], default='running')),
-                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('heartbeat_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('outcome', models.TextField(blank=True, default='')),
-                ('complete', models.BooleanField(blank=True, null=True)),
-                ('chain_height', models.BigIntegerField(blank=True, null=True)),
-                ('counts', models.JSONField(blank=True, default=dict)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[("running", "Running"), ("done", "Done"), ("abandoned", "Abandoned")],
+                        default="running",
+                    ),
+                ),
+                ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("heartbeat_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("outcome", models.TextField(blank=True, default="")),
+                ("complete", models.BooleanField(blank=True, null=True)),
+                ("chain_height", models.BigIntegerField(blank=True, null=True)),
+                ("counts", models.JSONField(blank=True, default=dict)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(condition=models.Q(('state', 'running')), fields=('state',), name='sweep_one_running')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "running")), fields=("state",), name="sweep_one_running"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='DecisionRecord',
+            name="DecisionRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('decision', models.TextField()),
-                ('phase', models.TextField(blank=True, default='')),
-                ('reason', models.TextField(blank=True, default='')),
-                ('detail', models.JSONField(blank=True, default=dict)),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), db_index=True)),
-                ('lease', models.ForeignKey(db_column='lease_uuid', on_delete=django.db.models.deletion.CASCADE, to='leases.lease')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("decision", models.TextField()),
+                ("phase", models.TextField(blank=True, default="")),
+                ("reason", models.TextField(blank=True, default="")),
+                ("detail", models.JSONField(blank=True, default=dict)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), db_index=True)),
+                (
+                    "lease",
+                    models.ForeignKey(
+                        db_column="lease_uuid", on_delete=django.db.models.deletion.CASCADE, to="leases.lease"
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['lease', 'id'], name='decision_lease')],
+                "indexes": [models.Index(fields=["lease", "id"], name="decision_lease")],
             },
         ),
         migrations.CreateModel(
-            name='SweepBackend',
+            name="SweepBackend",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('backend', models.TextField()),
-                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('provisions', models.TextField(blank=True, default='', help_text='ok, or why the list is not complete.')),
-                ('retentions', models.TextField(blank=True, default='')),
-                ('complete', models.BooleanField(default=False)),
-                ('sweep', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='reconciliation.sweep')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("backend", models.TextField()),
+                ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "provisions",
+                    models.TextField(blank=True, default="", help_text="ok, or why the list is not complete."),
+                ),
+                ("retentions", models.TextField(blank=True, default="")),
+                ("complete", models.BooleanField(default=False)),
+                ("sweep", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="reconciliation.sweep")),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('complete', True)), fields=['backend', '-started_at'], name='sweep_backend_newest')],
-                'constraints': [models.UniqueConstraint(fields=('sweep', 'backend'), name='sweep_backend_once')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("complete", True)),
+                        fields=["backend", "-started_at"],
+                        name="sweep_backend_newest",
+                    )
+                ],
+                "constraints": [models.UniqueConstraint(fields=("sweep", "backend"), name="sweep_backend_once")],
             },
         ),
     ]

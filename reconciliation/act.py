@@ -1,0 +1,229 @@
+"""One function per decision that changes anything. The only module that writes across apps.
+
+Every function gets the leases for which a look decided that act, all of them locked and still at the epoch that the
+look claimed, inside the transaction of its finish. It writes rows only: what must leave the house is pushed from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+
+from fred import metrics
+from leases import sql as lease_sql
+from placements import transitions
+from placements.callback_urls import callback_urls
+from placements.status import OperationState
+from reconciliation import act_sql as sql
+from reconciliation import decisions as d
+from reconciliation.facts_types import LeaseFacts, PayloadFact
+
+VALID_FOR = timedelta(seconds=60)
+"""How long an operation, a reject or a close may be pushed before its lease must be looked at again."""
+PAYLOAD_KEPT_FOR = timedelta(hours=1)
+"""How long the payload of an ended lease stays, so that a wrong reading can be corrected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A lease with its facts, what was decided, and the epoch that the finish left."""
+
+    facts: LeaseFacts
+    decision: d.Decision
+    epoch: int
+
+    @property
+    def uuid(self) -> UUID:
+        """The lease."""
+        return self.facts.uuid
+
+    @property
+    def act(self) -> Any:
+        """The decided act; each function knows its own type."""
+        return self.decision.act
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a finish left to do after its commit: whom to tell."""
+
+    dispatch: bool = False
+    lanes: bool = False
+    events: list[tuple[UUID, str, str]] = field(default_factory=list)
+
+    def tell(self, lease: UUID, status: str, error: str = "") -> None:
+        """A status event for the lease's subscribers."""
+        self.events.append((lease, status, error))
+
+
+def start_provision(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Write the attempt and its placement before any call."""
+    base = settings.FRED.callback_base_url
+    rows = []
+    for one in leases:
+        id_ = uuid4()
+        urls = callback_urls(base, id_)
+        payload = one.facts.payload
+        digest = payload.sha256 if isinstance(payload, PayloadFact) else None
+        rows.append((id_, one.uuid, one.act.backend, digest, urls.operation, urls.lifecycle))
+        outcome.tell(one.uuid, "provisioning")
+    sql.insert_operations(rows, valid_for=VALID_FOR)
+    lease_sql.touch(one.uuid for one in leases)
+    metrics.RECONCILER_ACTIONS.labels("provisioned").inc(len(leases))
+    outcome.dispatch = True
+
+
+def push(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Make operations due again, with a new validity."""
+    sql.renew_operations([one.act.operation for one in leases], valid_for=VALID_FOR)
+    lease_sql.touch(one.uuid for one in leases)
+    outcome.dispatch = True
+
+
+def record_outcome(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Move operations by what a read of the backend, or the clock, said."""
+    groups: dict[tuple[OperationState, str, str], dict[UUID, int | None]] = {}
+    for one in leases:
+        groups.setdefault((one.act.to, one.act.refusal, one.act.error), {})[one.act.operation] = None
+    for (to, refusal, error), operations in groups.items():
+        moved = transitions.move(operations, to, refusal=refusal, error=error)
+        if to is OperationState.ACCEPTED:
+            sql.stop_pushing(moved)
+        if refusal == "callback_timeout":
+            metrics.CALLBACK_TIMEOUTS.inc(len(moved))
+    lease_sql.touch(one.uuid for one in leases)
+
+
+def give_up(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """End and settle operations of which nothing is at their backend; forget a placement that only they made."""
+    for one in leases:
+        transitions.move({one.act.operation: None}, OperationState.ENDED, refusal=one.act.refusal)
+    _settle(leases, outcome="error")
+    sql.delete_attempted_placements([one.uuid for one in leases])
+
+
+def settle(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Close operations; a success confirms the placement, a refusal for lack of room takes an attempted one back."""
+    ready = [one for one in leases if one.act.event == "ready"]
+    unmade = [one for one in leases if not one.act.event]
+    _settle(ready, outcome="success")
+    _settle([one for one in leases if one.act.event == "failed"], outcome="failed")
+    _settle(unmade, outcome="error")
+    sql.confirm_placements({one.uuid: one.act.operation for one in ready})
+    sql.delete_attempted_placements([one.uuid for one in unmade])
+    for one in leases:
+        if one.act.event:
+            outcome.tell(one.uuid, one.act.event, one.act.error)
+
+
+def end_with_lease(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """End operations whose lease is over; their placement stays, for the teardown."""
+    transitions.move({one.act.operation: None for one in leases}, OperationState.ENDED, refusal="lease_ended")
+    _settle(leases, outcome="error")
+    sql.delete_untouched_placements([one.uuid for one in leases])
+    sql.let_go_of_payloads([one.uuid for one in leases], kept_for=PAYLOAD_KEPT_FOR)
+    for one in leases:
+        if one.act.event:
+            outcome.tell(one.uuid, one.act.event, one.act.error)
+
+
+def acknowledge(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Write the wish to acknowledge; where a backend was found to hold the lease, take it as the owner."""
+    sql.adopt({one.uuid: one.act.adopt for one in leases if one.act.adopt})
+    sql.want([(one.uuid, "ack", "", one.act.operation, None) for one in leases], valid_for=None)
+    metrics.RECONCILER_ACTIONS.labels("acknowledged").inc(sum(one.act.operation is None for one in leases))
+    outcome.lanes = True
+
+
+def adopt(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Take the backend that lists the lease as its owner."""
+    sql.adopt({one.uuid: one.act.backend for one in leases})
+
+
+def reject(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Write, or renew, the wish to reject; it falls if the lease moves on from here."""
+    sql.want(
+        [(one.uuid, "reject", one.act.reason, one.act.operation, one.epoch) for one in leases], valid_for=VALID_FOR
+    )
+    outcome.lanes = True
+
+
+def close(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Write, or renew, the wish to close; it falls if the lease moves on from here."""
+    sql.want([(one.uuid, "close", one.act.reason, None, one.epoch) for one in leases], valid_for=VALID_FOR)
+    outcome.lanes = True
+
+
+def drop_actions(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Nobody signs anything more for these leases."""
+    sql.drop_actions([one.uuid for one in leases])
+
+
+def send_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Want what backends hold removed; the payload goes a while later."""
+    sql.want_teardowns([(one.uuid, backend, one.act.cause) for one in leases for backend in one.act.backends])
+    uuids = [one.uuid for one in leases]
+    sql.let_go_of_payloads(uuids, kept_for=PAYLOAD_KEPT_FOR)
+    lease_sql.touch(uuids)
+    metrics.RECONCILER_ACTIONS.labels("deprovisioned").inc(sum(bool(one.facts.listed) for one in leases))
+    for one in leases:
+        if one.facts.last_status != "deprovisioning":
+            outcome.tell(one.uuid, "deprovisioning")
+    outcome.dispatch = True
+
+
+def announce(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Tell subscribers, and mark the callbacks as used."""
+    for one in leases:
+        for status, error in one.act.events:
+            outcome.tell(one.uuid, status, error)
+    sql.apply_callbacks([id_ for one in leases for id_ in one.act.callbacks])
+    ended = [one.uuid for one in leases if one.facts.is_ended]
+    sql.let_go_of_payloads(ended, kept_for=PAYLOAD_KEPT_FOR)
+
+
+ACTS: Mapping[type, Callable[[Sequence[Decided], Outcome], None]] = {
+    d.StartProvision: start_provision,
+    d.Push: push,
+    d.RecordOutcome: record_outcome,
+    d.GiveUp: give_up,
+    d.Settle: settle,
+    d.EndWithLease: end_with_lease,
+    d.Acknowledge: acknowledge,
+    d.Adopt: adopt,
+    d.Reject: reject,
+    d.Close: close,
+    d.DropActions: drop_actions,
+    d.SendTeardown: send_teardown,
+    d.Announce: announce,
+}
+"""Acts that write rows; what is not here (Rest, Wait, Need) changes nothing but the lease itself."""
+
+
+def act(decided: Iterable[Decided]) -> Outcome:
+    """Write the acts of these leases, all of a kind together, and their status events."""
+    outcome = Outcome()
+    kinds: dict[type, list[Decided]] = {}
+    for one in decided:
+        kinds.setdefault(type(one.act), []).append(one)
+    for kind, function in ACTS.items():
+        if leases := kinds.get(kind):
+            function(leases, outcome)
+    sql.insert_events(outcome.events)
+    return outcome
+
+
+def _settle(leases: Sequence[Decided], *, outcome: str) -> None:
+    if not leases:
+        return
+    settled = sql.settle_operations([one.act.operation for one in leases])
+    for backend, kind, seconds in settled:
+        metrics.PROVISIONINGS.labels(outcome, backend, kind).inc()
+        if seconds is not None:
+            metrics.PROVISIONING_SECONDS.labels(backend, kind).observe(seconds)
+    lease_sql.touch(one.uuid for one in leases)

@@ -1,0 +1,251 @@
+"""Gather: everything a look knows about a batch of leases, in a few statements and as few reads of the chain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+
+from fred import breaker, due
+from fred.models import PeriodicTask
+from leases import sql as lease_sql
+from leases.chain.client import Absent as ChainAbsent
+from leases.chain.client import ExactLease as ChainExact
+from leases.status import TERMINAL, LeaseState
+from placements.status import OperationState
+from reconciliation import facts_sql as q
+from reconciliation import facts_types as f
+from reconciliation.sources import Sources, provider_uuid
+
+LIST_FROM = 20
+"""A batch with at least this many leases to read asks for the list of PENDING ones first."""
+LISTING = "pending-listing"
+LISTING_WAIT_S = 2.0
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+def gather(claimed: Mapping[UUID, int], sources: Sources) -> tuple[dict[UUID, f.LeaseFacts], datetime]:
+    """Facts of these leases (uuid to the epoch of the claim) and the time they are of.
+
+    Leases whose stored facts are older than their news are read from the chain first; what was read is stored, and
+    wakes nobody who still holds the claim.
+    """
+    exact = _refresh(claimed, sources)
+    return _assemble(sorted(claimed), exact, sources), q.now()
+
+
+def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
+    """Read these leases exactly now and store what the chain said; the facts are good for destroying by."""
+    answers = sources.exact(wanted)
+    _store(answers, claimed)
+    rows = {row[0]: row for row in q.leases(list(answers))}
+    found: dict[UUID, f.ChainFact] = {}
+    for uuid, answer in answers.items():
+        match answer:
+            case f.Unknown():
+                found[uuid] = answer
+            case ChainAbsent():
+                found[uuid] = f.Absent() if rows[uuid][3] is None else f.Unknown("chain_unknown")
+            case ChainExact(lease=lease, height=height):
+                stale = height < rows[uuid][9] or height < rows[uuid][4]
+                found[uuid] = f.Unknown("chain_stale") if stale else f.ExactLease(lease.state)
+                if rows[uuid][3] in TERMINAL:  # a stored end is exact for ever, whatever a node behind says
+                    found[uuid] = f.ExactLease(LeaseState(rows[uuid][3]))
+    return found
+
+
+def _refresh(claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
+    """Read what is older than its news; return what exact reads said, facts and doubts."""
+    todo = _outdated(claimed)
+    if not todo:
+        return {}
+    if len(todo) >= LIST_FROM and _list_pending(claimed, sources):
+        todo = _outdated(todo)
+    if not todo:
+        return {}
+    return exact_reads(todo, claimed, sources)
+
+
+def _outdated(uuids: Iterable[UUID]) -> list[UUID]:
+    return [row[0] for row in q.leases(list(uuids)) if row[3] not in TERMINAL and (row[3] is None or row[4] < row[9])]
+
+
+def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
+    """Refresh rows from one list of PENDING leases, ours or one that somebody else is reading; True: look again."""
+    PeriodicTask.objects.bulk_create([PeriodicTask(name=LISTING, due_at=q.now())], ignore_conflicts=True)
+    mine = due.claim(PeriodicTask, 1, where="t.name = %s", params=[LISTING])
+    if not mine:
+        deadline = time.monotonic() + LISTING_WAIT_S
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            if not _outdated(claimed):
+                break
+        return True
+    try:
+        with due.holding(PeriodicTask, {LISTING: mine[0].epoch}, seconds=10):
+            listed = sources.pending(provider_uuid())
+        if listed is None:
+            return False
+        for start in range(0, len(listed), due.BATCH):
+            chunk = listed[start : start + due.BATCH]
+            due.in_transaction(lambda: lease_sql.store_reads(chunk, exact=False, claimed=claimed))  # noqa: B023 - runs now
+        return True
+    finally:
+        due.release(PeriodicTask, {LISTING: mine[0].epoch})
+
+
+def _store(answers: Mapping[UUID, Any], claimed: Mapping[UUID, int]) -> None:
+    reads = [(answer.lease, answer.height) for answer in answers.values() if isinstance(answer, ChainExact)]
+    absent = {uuid: answer.height for uuid, answer in answers.items() if isinstance(answer, ChainAbsent)}
+
+    def store() -> None:
+        lease_sql.store_reads(reads, exact=True, claimed=claimed)
+        lease_sql.store_absent(absent)
+
+    if reads or absent:
+        due.in_transaction(store)
+
+
+def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources: Sources) -> dict[UUID, f.LeaseFacts]:
+    with transaction.atomic():
+        leases = {row[0]: row for row in q.leases(uuids)}
+        operations = {row[0]: row for row in q.open_operations(uuids)}
+        histories = {row[0]: row for row in q.histories(uuids)}
+        placements = {row[0]: row for row in q.placements(uuids)}
+        actions = _grouped(q.actions(uuids))
+        teardowns = _grouped(q.teardowns(uuids))
+        callbacks = _grouped(q.unapplied_callbacks(uuids))
+        statuses = dict(q.last_statuses(uuids))
+        listed, retained = _grouped(q.listed(uuids)), _grouped(q.retained(uuids))
+        needs_payload = [
+            uuid for uuid, row in leases.items() if row[7] and uuid not in operations and row[3] not in TERMINAL
+        ]
+        payloads = {row[0]: row for row in q.payloads(needs_payload)} if needs_payload else {}
+        world = _world(sources)
+    walks = {one.name: one.walked_at for one in world.backends}
+    found = {}
+    for uuid, row in leases.items():
+        facts = f.LeaseFacts(
+            uuid=uuid,
+            chain=exact.get(uuid) or _stored(row),
+            tenant=row[1] or "",
+            sku=str(row[6][0]["sku"]) if row[6] else "",
+            meta_hash=bytes(row[7]),
+            created_at=row[8],
+            touched_at=row[10],
+            phase=row[11],
+            reason=row[12],
+            operation=_operation(operations.get(uuid)),
+            history=f.HistoryFact(*histories[uuid][1:]) if uuid in histories else f.HistoryFact(),
+            placement=_placement(placements.get(uuid)),
+            actions=tuple(f.ActionFact(*one[1:]) for one in actions.get(uuid, ())),
+            teardowns=tuple(f.TeardownFact(*one[1:]) for one in teardowns.get(uuid, ())),
+            callbacks=tuple(f.CallbackFact(*one[1:]) for one in callbacks.get(uuid, ())),
+            last_status=statuses.get(uuid, ""),
+            world=world,
+        )
+        if uuid in needs_payload:
+            facts = replace(facts, payload=_payload(payloads.get(uuid)))
+        found[uuid] = _with_evidence(facts, listed.get(uuid, ()), retained.get(uuid, ()), walks)
+    return found
+
+
+def _with_evidence(
+    facts: f.LeaseFacts,
+    listed: Iterable[tuple[Any, ...]],
+    retained: Iterable[tuple[Any, ...]],
+    walks: Mapping[str, datetime | None],
+) -> f.LeaseFacts:
+    """Add what walks say of the lease, as far as they began after anything last changed for it."""
+
+    def counts(at: datetime | None) -> bool:
+        return at is not None and (facts.touched_at is None or at > facts.touched_at)
+
+    present = [row for row in listed if counts(row[4])]
+    return replace(
+        facts,
+        listed=tuple(f.ProvisionFact(row[1], row[2], is_ours=row[3] in (None, provider_uuid())) for row in present),
+        retained_at=tuple(row[1] for row in retained if counts(row[2])),
+        absent_at=frozenset(
+            name for name, at in walks.items() if counts(at) and all(row[1] != name for row in present)
+        ),
+    )
+
+
+def _world(sources: Sources) -> f.WorldFact:
+    backends = tuple(
+        f.BackendFact(
+            name=name,
+            skus=frozenset(skus),
+            is_default=is_default,
+            configured=configured,
+            fenced=fenced,
+            drained=drained,
+            breaker_open=breaker.is_open(name),
+            answers=sources.answers(name),
+            walked_at=walked_at,
+        )
+        for name, skus, is_default, configured, fenced, drained, walked_at in q.backends()
+    )
+    walks = [one.walked_at for one in backends if one.configured]
+    head = q.cursor(settings.FRED.chain_id)
+    return f.WorldFact(
+        backends=backends,
+        head_age=head[0] if head else None,
+        trusted_from_at=head[1] if head else None,
+        trusted_block_at=head[2] if head else None,
+        walked_all_since=min((at for at in walks if at is not None), default=None) if all(walks) else None,
+    )
+
+
+def _stored(row: tuple[Any, ...]) -> f.ChainFact:
+    state = row[3]
+    if state is None:
+        return f.NotRead()
+    if state in TERMINAL:
+        return f.ExactLease(LeaseState(state))
+    if row[4] < row[9]:
+        return f.Unknown("chain_stale")
+    return f.ListedLease(LeaseState(state))
+
+
+def _operation(row: tuple[Any, ...] | None) -> f.OperationFact | None:
+    if row is None:
+        return None
+    return f.OperationFact(
+        id=row[1],
+        backend=row[2],
+        state=OperationState(row[3]),
+        created_at=row[4],
+        valid_until=row[5],
+        due_at=row[6],
+        first_dispatched_at=row[7],
+        last_dispatched_at=row[8],
+        on_wire_until=row[9],
+        dispatch_count=row[10],
+        refusal=row[11],
+        error=row[12],
+    )
+
+
+def _placement(row: tuple[Any, ...] | None) -> f.PlacementFact | None:
+    return f.PlacementFact(*row[1:]) if row is not None else None
+
+
+def _payload(row: tuple[Any, ...] | None) -> f.PayloadFact | f.Absent:
+    return f.PayloadFact(bytes(row[1]), row[2], row[3]) if row is not None else f.Absent()
+
+
+def _grouped(rows: Iterable[R]) -> dict[UUID, list[R]]:
+    """Rows by their first column."""
+    groups: dict[UUID, list[R]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    return groups

@@ -1,0 +1,178 @@
+"""The reads of a look: one statement per kind of row for the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+
+def rows(sql: str, *params: Any) -> list[tuple[Any, ...]]:
+    """Run one read; return all its rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+
+
+def now() -> Any:
+    """The database's time at this moment; read once per batch and passed on."""
+    return rows("SELECT clock_timestamp()")[0][0]
+
+
+def leases(uuids: Sequence[UUID]) -> Iterator[tuple[Any, ...]]:
+    """Lease rows of the batch."""
+    yield from rows(
+        """
+        SELECT uuid, tenant, provider_uuid, chain_state, chain_height, absent_height, items, meta_hash, created_at,
+               news_height, touched_at, phase, reason
+          FROM leases_lease WHERE uuid = ANY(%s)
+        """,
+        list(uuids),
+    )
+
+
+def open_operations(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """The open operation of each lease that has one."""
+    return rows(
+        """
+        SELECT lease_uuid, id, backend, state, created_at, valid_until, due_at, first_dispatched_at,
+               last_dispatched_at, on_wire_until, dispatch_count, refusal, error, kind
+          FROM placements_operation WHERE lease_uuid = ANY(%s) AND settled_at IS NULL
+        """,
+        list(uuids),
+    )
+
+
+def histories(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """Per lease: settled operations that failed since the last success, when the last one ended, and how."""
+    return rows(
+        """
+        SELECT o.lease_uuid,
+               count(*) FILTER (WHERE o.state <> 'succeeded' AND o.settled_at > COALESCE(s.last_success, '-infinity')),
+               max(o.settled_at),
+               (array_agg(o.refusal ORDER BY o.settled_at DESC))[1],
+               bool_or(o.state = 'succeeded')
+          FROM placements_operation AS o
+          LEFT JOIN LATERAL (SELECT max(settled_at) AS last_success FROM placements_operation AS p
+                              WHERE p.lease_uuid = o.lease_uuid AND p.state = 'succeeded') AS s ON TRUE
+         WHERE o.lease_uuid = ANY(%s) AND o.settled_at IS NOT NULL
+         GROUP BY o.lease_uuid
+        """,
+        list(uuids),
+    )
+
+
+def placements(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """The placement of each lease that has one."""
+    return rows(
+        """
+        SELECT lease_uuid, backend, status, set_at, lifecycle_id FROM placements_placement
+         WHERE lease_uuid = ANY(%s) AND backend IS NOT NULL
+        """,
+        list(uuids),
+    )
+
+
+def actions(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """All chain actions of the leases."""
+    return rows(
+        """
+        SELECT lease_uuid, verb, state, reason, valid_until, due_at, last_error FROM leases_chainaction
+         WHERE lease_uuid = ANY(%s)
+        """,
+        list(uuids),
+    )
+
+
+def teardowns(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """All teardowns of the leases."""
+    return rows(
+        """
+        SELECT lease_uuid, backend, state, due_at, done_at, last_error FROM placements_teardown
+         WHERE lease_uuid = ANY(%s)
+        """,
+        list(uuids),
+    )
+
+
+def unapplied_callbacks(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """Callbacks that no look has used, oldest first."""
+    return rows(
+        """
+        SELECT lease_uuid, id, selector_id, status, error, retained FROM placements_callback
+         WHERE lease_uuid = ANY(%s) AND applied_at IS NULL ORDER BY id
+        """,
+        list(uuids),
+    )
+
+
+def payloads(uuids: Iterable[UUID]) -> list[tuple[Any, ...]]:
+    """Digest (of the bytes as they are now), size and soundness of the current payloads. Never the bytes."""
+    return rows(
+        """
+        SELECT lease_uuid, sha256(body), length(body), NOT corrupt AND sha256 = sha256(body) FROM leases_payload
+         WHERE lease_uuid = ANY(%s) AND state = 'current'
+        """,
+        list(uuids),
+    )
+
+
+def last_statuses(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """The newest status event of each lease that has any."""
+    return rows(
+        """
+        SELECT DISTINCT ON (lease_uuid) lease_uuid, status FROM leases_statusevent
+         WHERE lease_uuid = ANY(%s) ORDER BY lease_uuid, id DESC
+        """,
+        list(uuids),
+    )
+
+
+def listed(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """Rows of backends' inventories about these leases, with the begin of the walk that saw them."""
+    return rows(
+        """
+        SELECT lease_uuid, backend, status, provider_uuid, walk_started_at FROM placements_provision
+         WHERE lease_uuid = ANY(%s)
+        """,
+        list(uuids),
+    )
+
+
+def retained(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """Rows of backends' retention lists about these leases."""
+    return rows(
+        "SELECT lease_uuid, backend, walk_started_at FROM placements_retention WHERE lease_uuid = ANY(%s)", list(uuids)
+    )
+
+
+def backends() -> list[tuple[Any, ...]]:
+    """Every backend row, with the begin of its newest complete walk."""
+    return rows(
+        """
+        SELECT b.name, b.skus, b.is_default, b.configured, b.fenced, b.drained OR b.retired_at IS NOT NULL, w.started_at
+          FROM backends_backend AS b
+          LEFT JOIN LATERAL (SELECT max(started_at) AS started_at FROM reconciliation_sweepbackend AS s
+                              WHERE s.backend = b.name AND s.complete) AS w ON TRUE
+         ORDER BY b.position, b.name
+        """
+    )
+
+
+def cursor(chain_id: str) -> tuple[Any, ...] | None:
+    """Age of the watcher's head, and since when this database can be trusted (its clock, the chain's)."""
+    found = rows(
+        """
+        SELECT clock_timestamp() - head_seen_at, trusted_from_at, trusted_block_at FROM leases_chaincursor
+         WHERE chain_id = %s
+        """,
+        chain_id,
+    )
+    return found[0] if found else None
+
+
+def flying() -> dict[str, int]:
+    """Open operations per backend."""
+    return dict(rows("SELECT backend, count(*) FROM placements_operation WHERE settled_at IS NULL GROUP BY backend"))

@@ -1,0 +1,201 @@
+"""Where a look reads from: the chain and the backends, and what is remembered of their silence."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+
+from backends import load as backend_load
+from backends import targets
+from backends.client import BackendClient
+from backends.contract import LoadStats, ProvisionInfo
+from backends.contract import Unknown as BackendUnknown
+from leases import node
+from leases.chain.client import Absent, BlockHead, ChainLease, Doubt, ExactLease, LeasePage, Unknown
+from leases.chain.errors import ChainError
+from leases.status import LeaseState
+from reconciliation import facts_types as f
+
+log = structlog.get_logger(__name__)
+
+SILENCE_S = 5.0
+"""How long a source that did not answer is left alone before one probe asks again."""
+POINT_READS = 16
+"""Point reads of one look that are under way at a time."""
+
+
+class ChainReads(Protocol):
+    """The part of the chain client that looks use."""
+
+    def leases(self, lease_uuids: Sequence[UUID]) -> Mapping[UUID, ExactLease | Absent | Unknown]:
+        """Read each of these exactly."""
+
+    def list_leases(self, provider_uuid: UUID, state: LeaseState | None = None) -> Iterator[LeasePage]:
+        """List a provider's leases."""
+
+    def latest_height(self) -> BlockHead:
+        """The newest block; used as the probe."""
+
+
+@dataclass(slots=True)
+class Silence:
+    """What this process remembers of a source that did not answer. One log line per incident, one probe at a time."""
+
+    name: str
+    clock: Callable[[], float] = time.monotonic
+    until: float = float("-inf")
+    is_on: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def holds(self) -> bool:
+        """Whether the source is to be left alone now. Past the time one caller gets False and is the probe."""
+        with self.lock:
+            if not self.is_on:
+                return False
+            if self.clock() < self.until:
+                return True
+            self.until = self.clock() + SILENCE_S
+            return False
+
+    def began(self, reason: str) -> None:
+        """The source did not answer."""
+        with self.lock:
+            if not self.is_on:
+                log.warning("source silent", source=self.name, reason=reason)
+            self.is_on, self.until = True, self.clock() + SILENCE_S
+
+    def over(self) -> None:
+        """The source answered."""
+        with self.lock:
+            if self.is_on:
+                log.info("source answers again", source=self.name)
+            self.is_on = False
+
+
+class Sources:
+    """Chain and backends of this deployment, as looks read them."""
+
+    def __init__(self, chain: ChainReads | None = None) -> None:
+        self._chain = chain
+        self.chain_silence = Silence("chain")
+        self._backend_silence: dict[str, Silence] = {}
+
+    @property
+    def chain(self) -> ChainReads:
+        """The chain client, of the settings unless one was given."""
+        return self._chain or node.client()
+
+    def exact(self, uuids: Iterable[UUID]) -> dict[UUID, ExactLease | Absent | f.Unknown]:
+        """Read these leases exactly. Silence of the chain is one incident: then all are `chain_silent`.
+
+        An error for one lease while the chain answers otherwise is that lease's own fault (``is_own``).
+        """
+        wanted = sorted(set(uuids))
+        if not wanted:
+            return {}
+        silent = f.Unknown("chain_silent")
+        if self.chain_silence.holds():
+            return dict.fromkeys(wanted, silent)
+        found: dict[UUID, ExactLease | Absent | f.Unknown] = {}
+        doubtful = []
+        for uuid, answer in self.chain.leases(wanted).items():
+            if isinstance(answer, Unknown):
+                if answer.doubt is Doubt.SILENT:
+                    doubtful.append(uuid)
+                found[uuid] = f.Unknown("chain_silent" if answer.doubt is Doubt.SILENT else f"chain_{answer.doubt}")
+            else:
+                found[uuid] = answer
+        if doubtful:
+            own = self._answers()
+            for uuid in doubtful:
+                found[uuid] = f.Unknown("chain_error", is_own=True) if own else silent
+        else:
+            self.chain_silence.over()
+        return found
+
+    def _answers(self) -> bool:
+        try:
+            self.chain.latest_height()
+        except ChainError as error:
+            self.chain_silence.began(str(error))
+            return False
+        self.chain_silence.over()
+        return True
+
+    def pending(self, provider: UUID) -> list[tuple[ChainLease, int]] | None:
+        """The provider's PENDING leases with the height of their page, complete; None when the chain did not say."""
+        if self.chain_silence.holds():
+            return None
+        found: list[tuple[ChainLease, int]] = []
+        try:
+            for page in self.chain.list_leases(provider, LeaseState.PENDING):
+                found.extend((lease, page.height) for lease in page.leases)
+        except ChainError as error:
+            self._answers()
+            log.warning("listing not complete", reason=str(error))
+            return None
+        self.chain_silence.over()
+        return found
+
+    def silence_of(self, backend: str) -> Silence:
+        """What is remembered of this backend."""
+        return self._backend_silence.setdefault(backend, Silence(f"backend {backend}"))
+
+    def answers(self, backend: str) -> bool:
+        """Whether nothing is known of this backend being silent. Asks nobody."""
+        silence = self.silence_of(backend)
+        return not silence.is_on
+
+    def point_reads(self, wanted: Mapping[UUID, str]) -> dict[UUID, f.PointFact]:
+        """Ask backends for single leases (lease to backend), a few at a time; a silent backend is asked once."""
+        found: dict[UUID, f.PointFact] = {}
+        ask: dict[UUID, BackendClient] = {}
+        for uuid, name in wanted.items():
+            client = self.backend(name)
+            if client is None:
+                found[uuid] = f.Unknown("backend_unconfigured")
+            elif self.silence_of(name).holds():
+                found[uuid] = f.Unknown("backend_silent")
+            else:
+                ask[uuid] = client
+        if ask:
+            with ThreadPoolExecutor(max_workers=min(POINT_READS, len(ask))) as pool:
+                found |= zip(ask, pool.map(self._point_read, ask, ask.values()), strict=True)
+        return found
+
+    def _point_read(self, uuid: UUID, client: BackendClient) -> f.PointFact:
+        silence = self.silence_of(client.target.name)
+        match client.provision_info(uuid):
+            case BackendUnknown(reason=reason):
+                silence.began(reason)
+                return f.Unknown("backend_silent")
+            case ProvisionInfo() as info:
+                silence.over()
+                ours = info.provider_uuid in (None, provider_uuid())
+                return f.ProvisionFact(client.target.name, str(info.status), info.message, is_ours=ours)
+            case _:
+                silence.over()
+                return f.Absent()
+
+    def backend(self, name: str) -> BackendClient | None:
+        """A client for a configured, unfenced backend."""
+        target = targets.target(name)
+        return None if target is None or target.fenced else BackendClient(target)
+
+    def loads(self, names: Iterable[str]) -> dict[str, LoadStats]:
+        """The load of each of these backends that answers, at most 2 s old, all asked at once within 2 s."""
+        return backend_load.of(names)
+
+
+def provider_uuid() -> UUID:
+    """Who we are on chain."""
+    uuid: UUID = settings.FRED.provider_uuid
+    return uuid
