@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
+import structlog
 
 from backends import envelope, wire
 from backends.contract import (
@@ -57,6 +58,7 @@ from backends.requests import (
     provision_request,
     stats_request,
 )
+from fred import metrics
 from fred.http import Request, Response, fetch
 
 __all__ = [
@@ -79,10 +81,13 @@ __all__ = [
     "Refused",
     "classify_deprovision",
     "classify_provision",
+    "count_malformed",
     "deprovision_request",
     "provision_request",
     "resolve_provision",
 ]
+
+log = structlog.get_logger("backends.client")
 
 MAX_PAGES = 100_000
 STATS_SECONDS = 2.0
@@ -110,10 +115,6 @@ class Gate(Protocol):
         """What the call told about the backend: success, failure or neutral."""
 
 
-Observer = Callable[[str, str, float], None]
-"""Called as (operation, success or error, seconds) after each read; a walk over pages is one."""
-
-
 @dataclass(frozen=True, slots=True)
 class BackendClient:
     """Reads from one backend; thread safe, each call waits at most the target's time limit.
@@ -123,7 +124,6 @@ class BackendClient:
 
     target: BackendTarget
     gate: Gate | None = None
-    observe: Observer | None = None
     fetch: Callable[[Request], Response] = fetch
 
     def info(self, lease_uuid: UUID) -> LeaseInfo | Absent | Unknown:
@@ -208,6 +208,11 @@ class BackendClient:
             return Health(healthy=False, error=f"backend unhealthy: status {response.status}")
         return Health(healthy=True)
 
+    def _count(self, operation: str, status: str, *, since: float) -> None:
+        labels = (self.target.name, operation, "fenced" if self.target.fenced else status)
+        metrics.BACKEND_REQUESTS.labels(*labels).inc()
+        metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(monotonic() - since)
+
     def _refused_locally(self) -> str:
         return f'backend "{self.target.name}" is fenced' if self.target.fenced else ""
 
@@ -216,9 +221,7 @@ class BackendClient:
     ) -> _T | Absent | Unknown:
         started = monotonic()
         found = self._attempt(operation, build, decode)
-        if self.observe is not None:
-            status = "error" if isinstance(found, Absent | Unknown) else "success"
-            self.observe(operation, "fenced" if self.target.fenced else status, monotonic() - started)
+        self._count(operation, "error" if isinstance(found, Absent | Unknown) else "success", since=started)
         return found
 
     def _attempt(
@@ -259,22 +262,21 @@ class BackendClient:
             match envelope.read(response.body, dialect=self.target.dialect):
                 case envelope.Envelope(error=text, code="insufficient_resources"):
                     return Unknown(f"busy: {text}"), Pulse.SUCCESS
-                case envelope.Malformed():
+                case envelope.Malformed(why=why):
+                    count_malformed(self.target, operation, why=why, body=response.body)
                     return Unknown(envelope.MALFORMED_TEXT), Pulse.FAILURE
         return Unknown(generic_text(operation, response)), Pulse.FAILURE
 
     def _walk(self, operation: str, path: str, kind: type[_Page]) -> Iterator[_Page]:
         started, status = monotonic(), "error"
         if self.target.fenced:
-            if self.observe is not None:
-                self.observe(operation, "fenced", 0.0)
+            self._count(operation, "error", since=started)
             raise BackendUnavailable(self._refused_locally())
         try:
             yield from self._pages(operation, path, kind)
             status = "success"
         finally:
-            if self.observe is not None:
-                self.observe(operation, status, monotonic() - started)
+            self._count(operation, status, since=started)
 
     def _pages(self, operation: str, path: str, kind: type[_Page]) -> Iterator[_Page]:
         token = ""
@@ -294,6 +296,13 @@ class BackendClient:
                 raise BackendUnavailable(f"{operation}: backend returned non-advancing continue token {following!r}")
             token = following
         raise BackendUnavailable(f"{operation}: more than {MAX_PAGES} pages")
+
+
+def count_malformed(backend: BackendTarget, operation: str, *, why: str, body: bytes) -> None:
+    """Count and log an error body that is not the envelope; our log is the only place its bytes may reach."""
+    metrics.MALFORMED_ERROR_BODIES.labels(backend.name, operation).inc()
+    text = envelope.clean(body[: envelope.MAX_BYTES].decode(errors="replace"))
+    log.warning("malformed error body", backend=backend.name, operation=operation, why=why, body=text)
 
 
 def _decode(body: bytes, kind: type[_T]) -> _T:

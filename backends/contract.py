@@ -11,6 +11,8 @@ from math import isfinite
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
+from fred.errors import FredError
+
 MAX_QUANTITY = 1024
 DEFAULT_SERVICE = "app"
 MAX_CALLBACK_ERROR_BYTES = 256
@@ -62,11 +64,11 @@ class Reason(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class BackendError(Exception):
+class BackendError(FredError):
     """A backend's refusal or fault. The class says what it means; the text is curated and may reach a tenant."""
 
     code: ClassVar[str] = ""
-    validation_code: str = ""
+    validation_code = ""
     http_status: ClassVar[int] = 500
     text: ClassVar[str] = "internal server error"
 
@@ -89,7 +91,7 @@ class AlreadyProvisioned(BackendError):
 
 
 class ValidationRefused(BackendError):
-    """The request can never succeed as it stands. `validation_code` narrows it down when the backend knows more."""
+    """The request can never succeed as it stands; `validation_code` narrows it down when the backend knows more."""
 
     http_status = 400
     text = "validation error"
@@ -175,14 +177,6 @@ class ProvisionSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class TerminalBudget:
-    """The backend's record of whether the workload keeps dying; `verdict` is an open word on the wire."""
-
-    verdict: str
-    consecutive_failures: int
-
-
-@dataclass(frozen=True, slots=True)
 class ProvisionInfo:
     """One provision as a backend reports it. `tenant` may be another tenant's address: never show it."""
 
@@ -201,7 +195,6 @@ class ProvisionInfo:
     sku: str = ""
     service_images: Mapping[str, str] = field(default_factory=dict)
     partition: str = ""
-    terminal_budget: TerminalBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +330,7 @@ class Backend(Protocol):
         """Let go of everything; what runs for leases stays."""
 
     async def provision(self, spec: ProvisionSpec) -> None:
-        """Admit the work durably and return; its one result is reported later, unless a deprovision overtakes it."""
+        """Admit it durably and return; its one result is reported later, unless a deprovision overtakes it."""
 
     async def deprovision(self, lease_uuid: UUID) -> None:
         """Remove what there is for the lease; unknown leases are fine."""

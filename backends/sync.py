@@ -1,4 +1,4 @@
-"""The configured backends as rows, and the way back from a row and the configuration to a `BackendTarget`."""
+"""The configured backends as rows: placements point at them, operators fence and drain them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from backends.client import BackendTarget
-from backends.contract import Dialect
 from backends.models import Backend
 from fred import signing
 from fred.conf import BackendConfig
-from fred.http import Tls
 
 log = structlog.get_logger(__name__)
 
@@ -30,13 +27,8 @@ class Synced:
 _FIELDS = ("url", "position", "skus", "is_default", "timeout_ms", "contract", "key_id", "configured")
 
 
-def secret_of(entry: BackendConfig) -> str:
-    """The key that signs for this backend: its own, else the one all share."""
-    return entry.hmac_secret.get_secret_value() or settings.FRED.callback_secret.get_secret_value()
-
-
 def _row(entry: BackendConfig, *, position: int, is_default: bool) -> Backend:
-    secret = secret_of(entry)
+    secret = settings.FRED.hmac_key(entry.name)
     return Backend(
         name=entry.name,
         url=entry.url,
@@ -86,33 +78,3 @@ def sync_backends() -> Synced:
     if gone:
         log.error("backends.unconfigured", backends=gone)
     return Synced(tuple(added), tuple(changed), tuple(gone))
-
-
-def targets(*, page_size: int = 1000) -> dict[str, BackendTarget]:
-    """How to reach each configured backend, by name and in configuration order; keys come from the configuration only.
-
-    One statement reads the rows, for fences set at run time. `auto` means the dialect seen, `v0_13` while none was.
-    """
-    entries = {entry.name: entry for entry in settings.FRED.backends}
-    rows = Backend.objects.filter(pk__in=entries, retired_at__isnull=True).order_by("position")
-    return {row.name: target(row, entries[row.name], page_size=page_size) for row in rows}
-
-
-def target(row: Backend, entry: BackendConfig, *, page_size: int = 1000) -> BackendTarget:
-    """How to reach this backend: address and key of the configuration, fence and dialect of the row."""
-    word = row.contract if row.contract != Backend.Contract.AUTO else row.dialect
-    return BackendTarget(
-        name=row.name,
-        url=entry.url,
-        secret=secret_of(entry),
-        timeout=entry.timeout.total_seconds(),
-        dialect=Dialect.CURRENT if word == Dialect.CURRENT else Dialect.V0_13,
-        tls=Tls(
-            ca_file=entry.tls_ca_file,
-            client_cert_file=entry.tls_client_cert_file,
-            client_key_file=entry.tls_client_key_file,
-            skip_verify=entry.tls_skip_verify,
-        ),
-        page_size=page_size,
-        fenced=row.fenced or entry.fenced,
-    )

@@ -20,7 +20,6 @@ from backends.contract import (
     ProvisionStatus,
     RetainedLease,
     ServiceInfo,
-    TerminalBudget,
 )
 from backends.envelope import clean
 
@@ -35,13 +34,6 @@ class Item(msgspec.Struct, gc=False):
     quantity: int = 0
     service_name: str | None = None
     custom_domain: str | None = None
-
-
-class Budget(msgspec.Struct, gc=False):
-    """`terminal_budget` on the wire."""
-
-    verdict: str = ""
-    consecutive_failures: int = 0
 
 
 class Row(msgspec.Struct):
@@ -62,7 +54,6 @@ class Row(msgspec.Struct):
     sku: str | None = None
     service_images: dict[str, str] | None = None
     partition: str | None = None
-    terminal_budget: Budget | None = None
 
 
 class ProvisionsPage(msgspec.Struct):
@@ -191,7 +182,6 @@ def to_provision(row: Row) -> ProvisionInfo:
     """A provision of the wire as a fact; a failed one without a reason has the reason `Unknown`."""
     status = ProvisionStatus.parse(row.status)
     reason = clean(row.reason or "") or ("Unknown" if status is ProvisionStatus.FAILED else "")
-    budget = row.terminal_budget
     return ProvisionInfo(
         lease_uuid=row.lease_uuid,
         status=status,
@@ -208,7 +198,6 @@ def to_provision(row: Row) -> ProvisionInfo:
         sku=clean(row.sku or ""),
         service_images={clean(k): clean(v) for k, v in (row.service_images or {}).items()},
         partition=clean(row.partition or ""),
-        terminal_budget=TerminalBudget(budget.verdict, budget.consecutive_failures) if budget else None,
     )
 
 

@@ -1,0 +1,249 @@
+"""One circuit breaker per backend, shared by all processes through Valkey.
+
+It opens at five failures in a row, stays open for a minute, then lets one call through: a success closes it, a failure
+opens it again. Every step is one script on the server, whose clock is the only one. A call carries the generation it
+began in and its result counts only there, so a late answer can't close what opened after it. Valkey that is away or was
+flushed means closed: the breaker spares a sick backend, nothing depends on it.
+
+Reads are kept for a second; only failures, the success after a failure, and the steps around the single call of a
+half-open breaker are written.
+"""
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, cast
+
+import structlog
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+log = structlog.get_logger("fred.breaker")
+
+THRESHOLD: Final = 5
+OPEN_S: Final = 60.0
+PROBE_S: Final = 35.0
+"""How long the half-open slot is held at most: a backend's usual time limit and 5 s."""
+FRESH_S: Final = 1.0
+_LIMIT_S: Final = 0.2
+_QUIET_S: Final = 1.0
+_KEPT_MS: Final = 86_400_000
+
+# ARGV of both: threshold, open ms, probe ms, how long the key is kept in ms.
+_HEAD = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local h = redis.call('HMGET', KEYS[1], 'state', 'failures', 'since', 'generation', 'probe')
+local state = h[1] or 'closed'
+local failures, since, generation = tonumber(h[2] or '0'), tonumber(h[3] or '0'), tonumber(h[4] or '0')
+local probe = tonumber(h[5] or '0')
+local open_ms, probe_ms = tonumber(ARGV[2]), tonumber(ARGV[3])
+local function save()
+  redis.call('HSET', KEYS[1], 'state', state, 'failures', failures, 'since', since, 'generation', generation,
+    'probe', probe)
+  redis.call('PEXPIRE', KEYS[1], ARGV[4])
+end
+local function wait()
+  if state == 'open' then return math.max(0, since + open_ms - now) end
+  if state == 'half_open' then return math.max(0, probe - now) end
+  return 0
+end
+"""
+_TAIL = "return {state, failures, generation, wait(), admitted}"
+# ARGV[5]: '1' asks for admission, '0' only looks.
+_ENTER = (
+    _HEAD
+    + """
+local admitted = 0
+if state == 'closed' then
+  admitted = 1
+elseif ARGV[5] == '1' and wait() == 0 then
+  state, generation, probe, admitted = 'half_open', generation + 1, now + probe_ms, 1
+  save()
+end
+"""
+    + _TAIL
+)
+# ARGV[5]: the call's generation, ARGV[6]: its pulse.
+_RECORD = (
+    _HEAD
+    + """
+local admitted = 0
+if tonumber(ARGV[5]) == generation then
+  if ARGV[6] == 'success' then
+    if state == 'half_open' then state, generation = 'closed', generation + 1 end
+    failures = 0
+    save()
+  elseif ARGV[6] == 'failure' then
+    failures = failures + 1
+    if state == 'half_open' or (state == 'closed' and failures >= tonumber(ARGV[1])) then
+      state, since, generation, probe = 'open', now, generation + 1, 0
+    end
+    save()
+  elseif state == 'half_open' then
+    probe = 0
+    save()
+  end
+end
+"""
+    + _TAIL
+)
+
+
+class State(StrEnum):
+    """What the breaker lets through: all, one, nothing."""
+
+    CLOSED = "closed"
+    HALF_OPEN = "half_open"
+    OPEN = "open"
+
+    @property
+    def gauge(self) -> int:
+        """The value of the breaker's gauge."""
+        return {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a breaker looked like a moment ago. `wait` is how many seconds from then nothing is let through."""
+
+    state: State = State.CLOSED
+    failures: int = 0
+    generation: int = 0
+    wait: float = 0.0
+    at: float = float("-inf")
+
+
+class Breaker:
+    """The breaker of one backend. Thread safe; never raises."""
+
+    def __init__(
+        self,
+        client: Redis,
+        name: str,
+        *,
+        threshold: int = THRESHOLD,
+        open_for: float = OPEN_S,
+        probe_for: float = PROBE_S,
+        fresh_for: float = FRESH_S,
+    ) -> None:
+        """`open_for`, `probe_for` and `fresh_for` are in seconds."""
+        self.name = name
+        self._key = f"fred:cb:{name}"
+        self._limits = (threshold, int(open_for * 1000), int(probe_for * 1000), _KEPT_MS)
+        self._fresh_for = fresh_for
+        self._enter = client.register_script(_ENTER)
+        self._record = client.register_script(_RECORD)
+        self._lock = threading.Lock()
+        self._view = View()
+        self._quiet_until = float("-inf")
+
+    def enter(self) -> int | None:
+        """A ticket for one call, to be given back to `record`; None when nothing may be sent now."""
+        view = self._view
+        if view.state is State.CLOSED and time.monotonic() - view.at < self._fresh_for:
+            return view.generation
+        admitted = self._run(self._enter, "1")
+        return self._view.generation if admitted is None or admitted else None
+
+    def record(self, ticket: int, *, pulse: str) -> None:
+        """What a call told: `success`, `failure`, or `neutral`, which only gives back the slot."""
+        view = self._view
+        calm = view.state is State.CLOSED and view.failures == 0 and time.monotonic() - view.at < self._fresh_for
+        if pulse != "failure" and calm:
+            return
+        self._run(self._record, ticket, pulse)
+
+    def view(self) -> View:
+        """The breaker as it stands, at most a second old; takes no slot."""
+        if time.monotonic() - self._view.at >= self._fresh_for:
+            self._run(self._enter, "0")
+        return self._view
+
+    def _run(self, script: Any, *arguments: object) -> bool | None:
+        """Run a script and keep what it saw; None while Valkey does not answer."""
+        if time.monotonic() < self._quiet_until:
+            return None
+        try:
+            answer = cast("list[Any]", script(keys=[self._key], args=[*self._limits, *arguments]))
+        except (RedisError, OSError) as error:
+            with self._lock:
+                self._quiet_until = time.monotonic() + _QUIET_S
+                self._view = View()
+            log.debug("breaker not reached", backend=self.name, error=str(error))
+            return None
+        word, failures, generation, wait, admitted = answer
+        state = State(word.decode() if isinstance(word, bytes) else word)
+        with self._lock:
+            before = self._view
+            self._view = View(state, int(failures), int(generation), int(wait) / 1000, time.monotonic())
+        if before.at > float("-inf") and before.state is not state:
+            log.warning("circuit breaker state change", backend=self.name, **{"from": before.state, "to": state})
+        return bool(admitted)
+
+
+class _Process:
+    """The breakers of this process; a fork starts with fresh connections."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        self._client: Redis | None = None
+        self._breakers: dict[str, Breaker] = {}
+
+    def of(self, name: str) -> Breaker:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._forget()
+            found = self._breakers.get(name)
+            if found is None:
+                found = self._breakers[name] = Breaker(self._valkey(), name)
+            return found
+
+    def _valkey(self) -> Redis:
+        if self._client is None:
+            from django.conf import settings  # noqa: PLC0415 - the module is imported before settings are chosen
+
+            self._client = Redis.from_url(
+                settings.HOUSE.redis_url.get_secret_value(),
+                socket_connect_timeout=_LIMIT_S,
+                socket_timeout=_LIMIT_S,
+                retry=Retry(NoBackoff(), 0),
+            )
+        return self._client
+
+    def forget(self) -> None:
+        with self._lock:
+            self._forget()
+
+
+_process = _Process()
+
+
+def of(name: str) -> Breaker:
+    """This process's breaker for a backend."""
+    return _process.of(name)
+
+
+def is_open(name: str) -> bool:
+    """Whether a call to this backend would be refused now. Takes no slot; False while Valkey is away."""
+    view = of(name).view()
+    return view.state is not State.CLOSED and view.at + view.wait > time.monotonic()
+
+
+def half_opens_in(name: str) -> float:
+    """Seconds until a refused call may be tried again; 0 when it may be tried now."""
+    view = of(name).view()
+    return 0.0 if view.state is State.CLOSED else max(0.0, view.at + view.wait - time.monotonic())
+
+
+def forget() -> None:
+    """Drop this process's breakers and their connection; the state in Valkey stays."""
+    _process.forget()
