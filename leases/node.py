@@ -1,4 +1,4 @@
-"""The chain as this deployment is set up to reach it: one client per process, and the key that signs for the provider."""
+"""The chain as this deployment reaches it: one client per process, and the key that signs for the provider."""
 
 from __future__ import annotations
 
@@ -48,9 +48,18 @@ class _Keys:
             return self._made[2]
 
 
+def _key(house: HouseConfig) -> SigningKey:
+    """The provider's key from the environment."""
+    if house.fred_signer_private_key.get_secret_value():
+        return SigningKey.from_hex(house.fred_signer_private_key.get_secret_value())
+    if house.fred_mnemonic.get_secret_value():
+        return SigningKey.from_mnemonic(house.fred_mnemonic.get_secret_value())
+    raise KeyUnusable("set FRED_SIGNER_PRIVATE_KEY or FRED_MNEMONIC to the provider's key")
+
+
 def _provider_signer(fred: ProviderConfig, house: HouseConfig) -> Signer:
     signer = Signer(
-        key=_key(fred, house),
+        key=_key(house),
         chain_id=fred.chain_id,
         provider_address=fred.provider_address,
         gas=GasPolicy(

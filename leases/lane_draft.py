@@ -1,0 +1,288 @@
+"""From claimed wishes to a transaction that should succeed: what still stands, which messages, how much gas.
+
+Nothing here writes. A simulation costs nothing, so a group that would fail is sorted out before a fee is paid: its
+leases are read exactly, the finished leave, and only if the rest would fail too it is halved until the culprits stand
+alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from uuid import UUID
+
+import structlog
+from google.protobuf.any_pb2 import Any as PackedAny
+
+from fred import metrics
+from leases.chain import messages
+from leases.chain.client import Absent, Account, ChainClient, ExactLease, Unknown
+from leases.chain.codes import Verdict
+from leases.chain.errors import GasTooHigh
+from leases.chain.signer import Estimate, GasSource, Signer, WouldFail
+from leases.chain.tx import MAX_TX_BYTES
+from leases.lane_sql import Pick
+from leases.status import LeaseState
+from leases.wishes import Standing, standing, standing_as_read
+
+log = structlog.get_logger("leases.lanes")
+
+MOST_SIMULATIONS = 64
+"""After so many the rest of a group waits for the next transaction."""
+FIRST_GAS_PER_LEASE = 75_000
+"""Until a simulation has told better."""
+HOPELESS = frozenset({Verdict.MISCONFIGURED, Verdict.SIGNER})
+"""Failures of who asks, not of a lease: sorting leases out cannot help."""
+
+LeaseRead = ExactLease | Absent | Unknown
+
+
+@dataclass(slots=True)
+class Draft:
+    """What becomes of the claimed wishes: `sent` fit one transaction, the others need none, or have to wait."""
+
+    sent: list[Pick] = field(default_factory=list)
+    done: list[Pick] = field(default_factory=list)
+    moot: list[Pick] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)  # by id: why it waits, a failed attempt
+    left: list[Pick] = field(default_factory=list)  # had no room this time
+    reads: dict[UUID, LeaseRead] = field(default_factory=dict)
+    gas_limit: int = 0
+    account: Account | None = None
+
+    def messages(self, signer: Signer) -> list[PackedAny]:
+        """The messages of what is sent, ready for this signer."""
+        return signer.in_providers_name(build(self.sent, signer.provider_address))
+
+
+def build(picks: Sequence[Pick], provider: str) -> list[PackedAny]:
+    """Messages of at most 100 leases each, one reason to a message, in the order of the picks."""
+    if not picks:
+        return []
+    if picks[0].verb == "ack":
+        return messages.acknowledge(provider, [pick.lease for pick in picks])
+    make = messages.reject if picks[0].verb == "reject" else messages.close
+    built: list[PackedAny] = []
+    for reason, group in groupby(sorted(picks, key=lambda pick: pick.reason), key=lambda pick: pick.reason):
+        built += make(provider, [pick.lease for pick in group], reason=reason)
+    return built
+
+
+class Simulations:
+    """Whether the node's simulation is of use: five useless answers in a row, and it is left alone for 30 s."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._useless = 0
+        self._rests_until = 0.0
+        self.gas_per_lease: dict[str, int] = {}
+
+    def estimate(self, signer: Signer, chain: ChainClient, picks: Sequence[Pick], *, account: Account) -> Estimate:
+        """`Signer.estimate`, counted; while it rests, the fall-back at once."""
+        if time.monotonic() < self._rests_until:
+            metrics.GAS_SIMULATIONS.labels("fallback").inc()
+            return Estimate(
+                gas_limit=signer.gas.fallback(), source=GasSource.FALLBACK, account=account, error="resting"
+            )
+        sendable = signer.in_providers_name(build(picks, signer.provider_address))
+        try:
+            estimate = signer.estimate(chain, sendable, account=account)
+        except GasTooHigh:
+            metrics.GAS_SIMULATIONS.labels("refused").inc()
+            self._note(useful=True)
+            raise
+        except WouldFail:
+            self._note(useful=True)
+            raise
+        useful = estimate.source is GasSource.SIMULATED
+        metrics.GAS_SIMULATIONS.labels(estimate.source.value).inc()
+        self._note(useful=useful)
+        if useful:
+            self.gas_per_lease[picks[0].verb] = max(1, estimate.gas_limit // len(picks))
+        else:
+            log.warning("lane.no_simulation", error=estimate.error, gas=estimate.gas_limit)
+        return estimate
+
+    def _note(self, *, useful: bool) -> None:
+        with self._lock:
+            self._useless = 0 if useful else self._useless + 1
+            if self._useless >= 5:
+                self._useless = 0
+                self._rests_until = time.monotonic() + 30
+
+
+simulations = Simulations()
+
+
+def draft(picks: Sequence[Pick], *, signer: Signer, chain: ChainClient, account: Account, until: float) -> Draft:
+    """Sort the wishes (of one verb) out and say what one transaction can carry, working until `until` (monotonic).
+
+    Raises `WouldFail` for a failure that no choice of leases avoids, and what `ChainClient.account` raises.
+    """
+    made = Draft(account=account)
+    unread = [pick for pick in picks if _sort(made, pick, standing(pick.verb, _stored(pick))) is Standing.DOUBT]
+    _read(made, unread, chain)
+    made.sent, made.left = _one_history(made.sent, made.left)
+    if made.sent:
+        _Fitting(made, signer, chain, until).fit()
+    return made
+
+
+def _stored(pick: Pick) -> LeaseState | None:
+    return None if pick.chain_state is None else LeaseState.parse(pick.chain_state)
+
+
+def _sort(made: Draft, pick: Pick, how: Standing) -> Standing:
+    if how is Standing.SEND:
+        made.sent.append(pick)
+    elif how is Standing.DONE:
+        made.done.append(pick)
+    elif how is Standing.MOOT:
+        made.moot.append(pick)
+    return how
+
+
+def _read(made: Draft, picks: Sequence[Pick], chain: ChainClient) -> None:
+    """Read the leases of these exactly and sort them again; what is still in doubt waits."""
+    if not picks:
+        return
+    reads = chain.leases([pick.lease for pick in picks])
+    made.reads |= reads
+    for pick in picks:
+        read = reads[pick.lease]
+        if _sort(made, pick, standing_as_read(pick.verb, read)) is Standing.DOUBT:
+            made.refused[pick.id] = read.reason if isinstance(read, Unknown) else "the chain shows no such lease"
+
+
+def _one_history(picks: list[Pick], left: list[Pick]) -> tuple[list[Pick], list[Pick]]:
+    """Keep wishes together that failed together: those that ran out of gas before the rest, failed ones in halves."""
+    ran_out = next((pick.ran_out_tx for pick in picks if pick.ran_out_tx is not None), None)
+    if ran_out is not None:
+        left = left + [pick for pick in picks if pick.ran_out_tx != ran_out]
+        picks = [pick for pick in picks if pick.ran_out_tx == ran_out]
+    worst = max((pick.attempts for pick in picks), default=0)
+    if worst > 2:
+        suspects = [pick for pick in picks if pick.attempts > 2]
+        most = max(1, len(suspects) >> (worst - 2))
+        chosen = {pick.id for pick in suspects[:most]}
+        left = left + [pick for pick in picks if pick.id not in chosen]
+        picks = suspects[:most]
+        if len(suspects) > most:
+            metrics.ACK_FALLBACKS.labels("0").inc()
+    return picks, left
+
+
+class _Fitting:
+    """Finds the largest part of a draft's wishes that simulates well."""
+
+    def __init__(self, made: Draft, signer: Signer, chain: ChainClient, until: float) -> None:
+        self.made, self.signer, self.chain, self.until = made, signer, chain, until
+        self.asked = 0
+
+    def fit(self) -> None:
+        """Leave in `sent` what fits, and set its gas. Raises `WouldFail` where leases are not to blame."""
+        self._cut_to_size()
+        try:
+            self._settle()
+        except WouldFail as first:
+            if first.failure.verdict in HOPELESS:
+                raise
+            log.info("lane.would_fail", kind=self.made.sent[0].verb, leases=len(self.made.sent), why=str(first))
+            suspects, self.made.sent = self.made.sent, []
+            _read(self.made, suspects, self.chain)
+            if not self.made.sent:
+                return
+            try:
+                self._settle()
+            except WouldFail:
+                metrics.ACK_FALLBACKS.labels("0").inc()
+                self._bisect()
+
+    def _estimate(self, picks: Sequence[Pick]) -> Estimate:
+        self.asked += 1
+        assert self.made.account is not None  # noqa: S101 - set where the draft was made
+        return simulations.estimate(self.signer, self.chain, picks, account=self.made.account)
+
+    def _settle(self) -> None:
+        """Take the estimate; halve above the cap on gas; without a simulation cut to what the fall-back carries."""
+        made, verb = self.made, self.made.sent[0].verb
+        estimate = None
+        while estimate is None:
+            try:
+                estimate = self._estimate(made.sent)
+            except GasTooHigh as error:
+                if len(made.sent) == 1:
+                    made.refused[made.sent.pop().id] = str(error)
+                    return
+                self._keep(len(made.sent) // 2)
+        made.account = estimate.account
+        made.gas_limit = estimate.gas_limit
+        if estimate.source is GasSource.FALLBACK:
+            each = simulations.gas_per_lease.get(verb, FIRST_GAS_PER_LEASE)
+            self._keep(max(1, estimate.gas_limit // each))
+        raised_from = made.sent[0].ran_out_gas
+        if raised_from is not None:
+            raised = self.signer.gas.after_running_out(raised_from)
+            metrics.OUT_OF_GAS_RETRIES.labels("exhausted" if raised is None else "retried").inc()
+            if raised is None:
+                self._keep(max(1, len(made.sent) // 2))
+            made.gas_limit = max(made.gas_limit, raised or raised_from)
+        metrics.GAS_SIMULATED.observe(made.gas_limit)
+
+    def _keep(self, number: int) -> None:
+        self.made.left += self.made.sent[number:]
+        self.made.sent = self.made.sent[:number]
+
+    def _cut_to_size(self) -> None:
+        """Stay below the size a mempool takes and below the cap on gas."""
+        while len(self.made.sent) > 1:
+            size = sum(len(message.value) for message in self.made.messages(self.signer))
+            each = simulations.gas_per_lease.get(self.made.sent[0].verb)
+            cap = self.signer.gas.max_gas_limit
+            fits_gas = not cap or each is None or each * len(self.made.sent) <= cap
+            if size <= MAX_TX_BYTES - 1000 and fits_gas:
+                return
+            self._keep((len(self.made.sent) + 1) // 2)
+
+    def _bisect(self) -> None:
+        """Halve until what fails stands alone; what fails alone waits as a failed attempt, the sound rest is sent."""
+        parts = _halves(self.made.sent)
+        self.made.sent = []
+        sound: list[Pick] = []
+        while parts:
+            part = parts.pop()
+            if self.asked >= MOST_SIMULATIONS or time.monotonic() > self.until:
+                self.made.left += part
+                continue
+            try:
+                self._estimate(part)
+            except WouldFail as failed:
+                if len(part) == 1:
+                    self.made.refused[part[0].id] = str(failed)
+                else:
+                    parts += _halves(part)
+                continue
+            except GasTooHigh:
+                pass  # it would not fail; how much of it fits is found when all is put together
+            sound += part
+        if not sound:
+            return
+        self.made.sent = sorted(sound, key=lambda pick: pick.lease)
+        try:
+            self._settle()
+        except WouldFail:
+            self.made.left += self.made.sent
+            self.made.sent = []
+
+
+def _halves(picks: list[Pick]) -> list[list[Pick]]:
+    middle = (len(picks) + 1) // 2
+    return [part for part in (picks[middle:], picks[:middle]) if part]
+
+
+def without(made: Draft, keep: Mapping[int, int] | set[int]) -> Draft:
+    """The same draft with only those of `keep` in its transaction; its gas still suffices."""
+    return replace(made, sent=[pick for pick in made.sent if pick.id in keep])
