@@ -4,6 +4,8 @@
 |---|---|
 | `client` | `ChainClient`, the contract, and the facts it returns |
 | `cosmos` | `CosmosClient`: that contract over gRPC |
+| `channel` | the gRPC connection of a process |
+| `configured` | the client, signer and streams that the settings describe |
 | `decode` | protobuf answers to facts |
 | `errors` | what can go wrong, as types that say what to do next |
 | `codes` | the chain's result codes and what each means for us |

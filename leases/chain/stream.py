@@ -186,7 +186,7 @@ class ChainStream:
                 open_timeout=_HANDSHAKE_SECONDS,
                 ping_interval=self._ping_interval,
                 ping_timeout=self._ping_interval,
-                close_timeout=1.0,
+                close_timeout=min(1.0, self._ping_interval),
                 max_size=_MAX_FRAME_BYTES,
                 max_queue=_WAITING_FRAMES,
                 compression=None,

@@ -1,0 +1,107 @@
+"""What the settings describe: the client, the signer and the streams of this provider.
+
+Each call makes a new object; a process keeps its own. Nothing connects before it is used.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+from fred.conf import HouseConfig, ProviderConfig
+from leases.chain import keyring
+from leases.chain.channel import Tls
+from leases.chain.cosmos import CosmosClient
+from leases.chain.errors import KeyUnusable
+from leases.chain.gas import GasPolicy
+from leases.chain.keys import SigningKey
+from leases.chain.rpc import NodeRpc, base_url
+from leases.chain.signer import Signer
+from leases.chain.stream import HEADER_QUERY, ChainStream, event_queries
+
+
+def chain_client(config: ProviderConfig) -> CosmosClient:
+    """Return a client of the configured node. Raises `ChainError` when the CA file cannot be used."""
+    tls = None
+    if config.grpc_tls_enabled:
+        tls = Tls(ca_file=config.grpc_tls_ca_file, verify=not config.grpc_tls_skip_verify)
+    return CosmosClient(
+        config.grpc_endpoint,
+        provider_uuid=config.provider_uuid,
+        tls=tls,
+        page_limit=config.query_page_limit,
+    )
+
+
+def node_rpc(config: ProviderConfig) -> NodeRpc:
+    """Return the HTTP RPC of the node whose WebSocket is configured."""
+    return NodeRpc(base_url(config.websocket_url), provider_uuid=config.provider_uuid)
+
+
+def event_stream(config: ProviderConfig) -> ChainStream:
+    """Return the stream of lease events."""
+    return _stream(config, event_queries(config.provider_uuid))
+
+
+def header_stream(config: ProviderConfig) -> ChainStream:
+    """Return the stream of new blocks, on a connection of its own: one connection has room for five subscriptions."""
+    return _stream(config, (HEADER_QUERY,))
+
+
+def provider_signer(config: ProviderConfig, house: HouseConfig) -> Signer:
+    """Return the signer of the provider's own key.
+
+    Raises `KeyUnusable` when there is no key, or one whose address is not the configured one.
+    """
+    key = _provider_key(config, house)
+    signer = Signer(
+        key=key,
+        chain_id=config.chain_id,
+        provider_address=config.provider_address,
+        gas=gas_policy(config),
+        prefix=config.bech32_prefix,
+    )
+    if signer.address != config.provider_address:
+        raise KeyUnusable(
+            f"the signing key has address {signer.address}, but provider_address is {config.provider_address}"
+        )
+    return signer
+
+
+def gas_policy(config: ProviderConfig) -> GasPolicy:
+    """Return how much gas is declared and paid for."""
+    return GasPolicy(
+        gas_limit=config.gas_limit,
+        max_gas_limit=config.max_gas_limit,
+        gas_price=config.gas_price,
+        adjustment=Decimal(str(config.gas_adjustment)),
+        fee_denom=config.fee_denom,
+    )
+
+
+def _provider_key(config: ProviderConfig, house: HouseConfig) -> SigningKey:
+    if config.keyring_backend == "env":
+        if secret := house.fred_signer_private_key.get_secret_value():
+            return SigningKey.from_hex(secret)
+        if mnemonic := house.fred_mnemonic.get_secret_value():
+            return SigningKey.from_mnemonic(mnemonic)
+        raise KeyUnusable("keyring_backend env needs FRED_SIGNER_PRIVATE_KEY or FRED_MNEMONIC")
+    if config.keyring_backend == "os":
+        raise KeyUnusable("keyring_backend os (a desktop keyring) is not supported; use file, test or env")
+    return keyring.read_key(
+        Path(config.keyring_dir),
+        config.key_name,
+        backend=config.keyring_backend,
+        passphrase=house.fred_keyring_passphrase.get_secret_value(),
+    )
+
+
+def _stream(config: ProviderConfig, queries: tuple[str, ...]) -> ChainStream:
+    return ChainStream(
+        config.websocket_url,
+        queries=queries,
+        provider_uuid=config.provider_uuid,
+        ping_interval=config.websocket_ping_interval.total_seconds(),
+        reconnect_initial=config.websocket_reconnect_initial.total_seconds(),
+        reconnect_max=config.websocket_reconnect_max.total_seconds(),
+    )
