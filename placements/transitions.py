@@ -38,6 +38,4 @@ def move(
 
 def move_with_errors(operations: Mapping[UUID, str], to: OperationState) -> set[UUID]:
     """Like :func:`move` at any epoch, each operation with the backend's own words."""
-    return sql.update_state(
-        dict.fromkeys(operations), to=to, from_=sources(to), final=to in FINAL, errors=operations
-    )
+    return sql.update_state(dict.fromkeys(operations), to=to, from_=sources(to), final=to in FINAL, errors=operations)
