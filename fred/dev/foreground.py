@@ -94,6 +94,15 @@ class ForegroundServer(ABC):
         )
         raise ServerStartError(message)
 
+    def restart(self) -> None:
+        """Start again after an end that nobody asked for, on the same port: clients find it where it was."""
+        self.stop()
+        wanted, self._wanted_port = self._wanted_port, self.port
+        try:
+            self.start()
+        finally:
+            self._wanted_port = wanted
+
     def stop(self) -> None:
         """Stop cleanly; a second call does nothing."""
         process, self._process = self._process, None

@@ -59,6 +59,12 @@ class PostgresServer(ForegroundServer):
         """The DATABASE_URL of the database `fred`."""
         return f"postgres://{DATABASE}:{self._password}@127.0.0.1:{self.port}/{DATABASE}"
 
+    def empty(self) -> None:
+        """Drop the database with all that is in it and make it anew; the server must run."""
+        with self._connect("postgres") as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+
     def _prepare(self) -> Path:
         private = self._private_folder()
         self._programs = binaries.reachable_postgres(self.account, private) / "bin"

@@ -1,0 +1,236 @@
+"""The whole house on one machine: services, simulated chain, agent, control plane."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import psycopg
+
+from fred import http
+from fred.curl import Request
+from fred.dev import ports
+from fred.dev.chain_admin import ChainAdmin, Inhabitants
+from fred.dev.environment import Environments
+from fred.dev.options import ROOT, Options
+from fred.dev.servers import PostgresServer, ValkeyServer
+from fred.dev.supervisor import Child, Supervisor
+from fred.dev.teller import Teller
+from fred.dev.vault import Vault, write_private
+
+POLL_S = 0.05
+MIGRATE_S = 120.0
+TENANT_MNEMONIC = "tenant.mnemonic"
+
+
+class HouseError(RuntimeError):
+    """The house could not be brought where it was wanted; the message says where it stands."""
+
+
+@dataclass(slots=True)
+class House:
+    """Starts everything in an order in which each part finds what it needs; stops it in the reverse order."""
+
+    options: Options
+    teller: Teller
+    ports: Mapping[str, int] = field(init=False)
+    supervisor: Supervisor = field(init=False)
+    vault: Vault = field(init=False)
+    environments: Environments = field(init=False)
+    chain: ChainAdmin = field(init=False)
+    inhabitants: Inhabitants = field(init=False)
+    _pause: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        """Prepare the folder; nothing runs yet. The caller holds the folder's lock."""
+        folder = self.options.folder
+        self.ports = ports.choose(self.options.wanted, free=self.options.free_ports)
+        if self.options.fresh:
+            self._wipe()
+        for name in ("logs", "metrics", "agent"):
+            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.vault = Vault.open(folder / "secrets.json")
+        self.supervisor = Supervisor(ROOT).__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop everything that was started here."""
+        self.teller.step("stopping")
+        self.supervisor.__exit__(kind, error, trace)
+
+    def start(self) -> None:
+        """Bring everything up; return when the control plane says that it is not unhealthy."""
+        self._start_services()
+        self._start_chain()
+        self._start_control_plane()
+
+    def wait_for(
+        self, met: Callable[[], bool], what: str, *, seconds: float, where: Callable[[], str] = lambda: ""
+    ) -> None:
+        """Look after the children until `met`; raises HouseError with `where` it stands when that takes too long."""
+        self.teller.step(what)
+        until = time.monotonic() + seconds
+        while not met():
+            if time.monotonic() > until:
+                raise HouseError(f"{what}: not within {seconds:g} s. {where()}".rstrip())
+            self.look_after()
+            self._pause.wait(POLL_S)
+
+    def look_after(self) -> None:
+        """Restart what ended and tell about it."""
+        self.supervisor.poll()
+        while self.supervisor.notes:
+            self.teller.note(self.supervisor.notes.pop(0))
+
+    def readiness(self) -> dict[str, Any]:
+        """The body of `/readyz`; empty while nobody answers."""
+        answer = http.fetch(Request(self.url("api", "/readyz"), timeout=5.0, connect_timeout=1.0))
+        if answer.error is not None or not answer.body:
+            return {}
+        body: dict[str, Any] = orjson.loads(answer.body)
+        return body
+
+    def url(self, listener: str, path: str = "") -> str:
+        """A URL of one of our own listeners."""
+        return f"http://{ports.HOST}:{self.ports[listener]}{path}"
+
+    def _start_services(self) -> None:
+        folder, given = self.options.folder, self.options
+        self.teller.step("starting the database and the broker")
+        database_url, redis_url = given.database_url, given.redis_url
+        if database_url:
+            _refuse_foreign_data(database_url, fresh=given.fresh)
+        else:
+            postgres = PostgresServer(folder / "postgres", durable=True)
+            self.supervisor.serve(postgres)
+            # The simulated chain starts anew each time: rows about the last one would speak of leases that never were.
+            postgres.empty()
+            database_url = postgres.url
+        if not redis_url:
+            valkey = ValkeyServer(folder / "valkey")
+            self.supervisor.serve(valkey)
+            redis_url = valkey.url
+        shutil.rmtree(folder / "agent", ignore_errors=True)
+        shutil.rmtree(folder / "metrics", ignore_errors=True)
+        (folder / "agent").mkdir(mode=0o700)
+        (folder / "metrics").mkdir(mode=0o700)
+        self.environments = Environments(folder, self.ports, self.vault, database_url, redis_url)
+
+    def _start_chain(self) -> None:
+        ready = self.options.folder / "devchain.json"
+        ready.unlink(missing_ok=True)
+        self.teller.step("starting the simulated chain")
+        arguments = [f"--{name}-port={self.ports['chain-' + name]}" for name in ("grpc", "rpc", "rest", "admin")]
+        chain = self._manage(
+            "devchain",
+            "devchain",
+            *arguments,
+            f"--block-interval={self.options.block_interval}",
+            f"--ready-file={ready}",
+            environment=self.environments.plain(),
+        )
+        chain.vital = True  # its blocks live in its memory
+        self.supervisor.start(chain)
+        migrate = self._manage("migrate", "migrate", "--no-input", environment=self.environments.services())
+        self.teller.step("making the tables")
+        self.supervisor.run(migrate, seconds=MIGRATE_S)
+        self.wait_for(ready.exists, "waiting for the simulated chain", seconds=self.options.wait_s)
+        self.chain = ChainAdmin(self.ports["chain-admin"])
+        self.inhabitants = self.chain.inhabitants()
+        write_private(self.options.folder / TENANT_MNEMONIC, self.inhabitants.tenant.mnemonic + "\n")
+
+    def _start_control_plane(self) -> None:
+        environments, who = self.environments, self.inhabitants
+        provider, signing = environments.provider(who), environments.signing(who)
+        self.teller.step("starting the control plane")
+        # Whoever takes callbacks starts before whoever may call back.
+        self.supervisor.start(self._web("web", "api", provider))
+        self.supervisor.run(self._manage("backends", "backends", "sync", environment=provider), seconds=MIGRATE_S)
+        agent = self._manage("agent", "backend_agent", "mock", environment=environments.agent())
+        watcher = self._manage("watcher", "watch_chain", environment=provider)
+        for child in (
+            agent,
+            watcher,
+            self._worker("worker-1", "lifecycle,dispatch", provider),
+            self._worker("worker-2", "chain,sweep", signing),
+            self._celery("beat", "beat", f"--schedule={self.options.folder / 'beat'}", environment=provider),
+            self._web("admin", "admin", environments.admin(who)),
+        ):
+            self.supervisor.start(child)
+        self.wait_for(
+            lambda: self.readiness().get("status") in {"healthy", "degraded"},
+            "waiting for the control plane",
+            seconds=self.options.wait_s,
+            where=self.unhealthy,
+        )
+
+    def unhealthy(self) -> str:
+        """What `/readyz` complains about, for a message."""
+        checks = self.readiness().get("checks", {})
+        bad = [f"{name}: {check.get('message', '?')}" for name, check in checks.items() if check["status"] != "healthy"]
+        return f"/readyz says: {', '.join(bad) or 'nothing'}; logs are in {self.options.folder / 'logs'}"
+
+    def _manage(self, name: str, *words: str, environment: Mapping[str, str]) -> Child:
+        return self._child(name, [sys.executable, str(ROOT / "manage.py"), *words], environment)
+
+    def _worker(self, name: str, queues: str, environment: Mapping[str, str]) -> Child:
+        words = ("worker", f"--queues={queues}", "--concurrency=2", f"--hostname={name}@%h", "--loglevel=INFO")
+        return self._celery(
+            name, *words, "--without-gossip", "--without-mingle", "--without-heartbeat", environment=environment
+        )
+
+    def _celery(self, name: str, *words: str, environment: Mapping[str, str]) -> Child:
+        return self._child(name, [sys.executable, "-m", "celery", "--app=fred", *words], environment)
+
+    def _web(self, name: str, listener: str, environment: Mapping[str, str]) -> Child:
+        words = [
+            *("-m", "uvicorn", "fred.asgi:application"),
+            *("--host", ports.HOST, "--port", str(self.ports[listener])),
+            *("--http", "httptools", "--loop", "uvloop", "--lifespan", "on", "--log-level", "warning"),
+            *("--no-access-log", "--no-server-header", "--no-proxy-headers", "--timeout-graceful-shutdown", "5"),
+        ]
+        return self._child(name, [sys.executable, *words], environment)
+
+    def _child(self, name: str, command: list[str], environment: Mapping[str, str]) -> Child:
+        log = self.options.folder / "logs" / f"{name}.log"
+        if log.exists():
+            log.replace(log.with_suffix(".log.1"))
+        return Child(name, command, environment, log)
+
+    def _wipe(self) -> None:
+        folder = self.options.folder
+        PostgresServer(folder / "postgres", durable=True).wipe()
+        ValkeyServer(folder / "valkey").wipe()
+        for entry in folder.iterdir():
+            if entry.name == "lock":
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+
+def _refuse_foreign_data(database_url: str, *, fresh: bool) -> None:
+    """A database that was given must hold no leases of another chain; with `fresh` our tables in it are dropped."""
+    with psycopg.connect(database_url, autocommit=True, connect_timeout=5) as connection:
+        found = connection.execute("SELECT to_regclass('leases_lease') IS NOT NULL").fetchone()
+        if not found or not found[0]:
+            return
+        if fresh:
+            connection.execute("DROP OWNED BY CURRENT_USER")
+            return
+        leases = connection.execute("SELECT 1 FROM leases_lease LIMIT 1").fetchone()
+    if leases is not None:
+        raise HouseError(
+            "the database of DATABASE_URL holds leases of another chain; give an empty one, or let --fresh drop "
+            "everything that its user owns in it"
+        )
