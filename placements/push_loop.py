@@ -1,0 +1,216 @@
+"""The sender's loop: one thread that holds all calls of this process to the backends. HTTP only, no database."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+
+import structlog
+
+from backends.client import (
+    Accepted,
+    AlreadyProvisioned,
+    Ambiguous,
+    BackendClient,
+    CapacityClaimed,
+    Done,
+    NotSent,
+    Pulse,
+    classify_deprovision,
+    classify_provision,
+    deprovision_request,
+    provision_request,
+    resolve_provision,
+)
+from backends.contract import Absent, ProvisionInfo, Unknown
+from backends.requests import provision_info_request
+from fred import crash, metrics
+from fred.http import Multi, Request, Response
+from placements.outcomes import Answer, Dropped, Result, Unread
+from placements.push_sql import ANSWER_MARGIN
+from placements.pushes import READ_LIMIT_S, Push, Stage
+from placements.slots import SLOTS
+
+log = structlog.get_logger(__name__)
+
+_BUSY_POLL_S = 0.25
+_IDLE_POLL_S = 30.0
+
+_OPERATIONS = {
+    Stage.READING: "get_provision",
+    Stage.POSTING: "provision",
+    Stage.RESOLVING: "get_provision",
+    Stage.TEARING: "deprovision",
+}
+
+
+class Loop:
+    """Sends pushes and hands over their answers. `give`, `refuse_new` and `end` may be called by any thread."""
+
+    def __init__(self, answered: Callable[[Answer], None]) -> None:
+        """`answered` is called by the loop's thread, once for each push given."""
+        self._answered = answered
+        self._multi = Multi()
+        self._given: deque[Push] = deque()
+        self._waiting: dict[str, deque[Push]] = {}
+        self._on_wire: Counter[str] = Counter()
+        self._refusing = False
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="sender loop", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def give(self, pushes: list[Push]) -> None:
+        """Send these as soon as their backend has room on the wire."""
+        self._given.extend(pushes)
+        self._multi.wakeup()
+
+    def refuse_new(self) -> None:
+        """Start nothing any more: what waits is dropped, what runs goes on."""
+        self._refusing = True
+        self._multi.wakeup()
+
+    def end(self, *, timeout: float) -> None:
+        """Stop, dropping the calls that still run, and wait for the thread."""
+        self._ending = True
+        self._multi.wakeup()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._ending:
+            try:
+                self._start()
+                busy = self._multi.pending or any(self._waiting.values())
+                for response in self._multi.poll(_BUSY_POLL_S if busy else _IDLE_POLL_S):
+                    self._take(response)
+            except Exception:  # this thread must outlive every surprise
+                metrics.THREAD_CRASHES.labels("sender loop").inc()
+                log.exception("sender loop stumbled")
+        self._multi.close()
+
+    def _start(self) -> None:
+        while self._given:
+            push = self._given.popleft()
+            self._waiting.setdefault(push.backend, deque()).append(push)
+        for backend, waiting in self._waiting.items():
+            while waiting and (self._refusing or self._on_wire[backend] < SLOTS or not self._may_start(waiting[0])):
+                push = waiting.popleft()
+                if self._refusing or not self._may_start(push):
+                    self._answered(Answer(push, Dropped()))
+                    continue
+                self._on_wire[backend] += 1
+                self._begin(push)
+
+    @staticmethod
+    def _may_start(push: Push) -> bool:
+        return push.may_start(time.monotonic())
+
+    def _begin(self, push: Push) -> None:
+        if push.is_teardown:
+            self._send(push, Stage.TEARING)
+        elif push.first:
+            self._post(push)
+        else:
+            self._send(push, Stage.READING)
+
+    def _post(self, push: Push) -> None:
+        push.posted = True
+        push.held_until = time.monotonic() + push.target.timeout + ANSWER_MARGIN.total_seconds()
+        self._send(push, Stage.POSTING)
+
+    def _send(self, push: Push, stage: Stage) -> None:
+        push.stage = stage
+        try:
+            request = self._request(push)
+        except (TypeError, ValueError, UnicodeError) as error:
+            log.exception("request not built", lease_uuid=str(push.lease_uuid), backend=push.backend)
+            self._end(push, NotSent(f"the request could not be built: {type(error).__name__}", pulse=Pulse.NEUTRAL))
+            return
+        self._multi.submit(request)
+
+    @staticmethod
+    def _request(push: Push) -> Request:
+        if push.stage is Stage.TEARING:
+            return deprovision_request(push.target, push.lease_uuid, tag=push)
+        if push.stage is Stage.POSTING and push.spec is not None:
+            return provision_request(push.target, push.spec, tag=push)
+        request = provision_info_request(push.target, push.lease_uuid, tag=push)
+        limit = min(request.timeout, READ_LIMIT_S)
+        push.held_until = time.monotonic() + limit + ANSWER_MARGIN.total_seconds()
+        return Request(
+            request.url, request.headers, timeout=limit, max_body=request.max_body, tls=request.tls, tag=push
+        )
+
+    def _take(self, response: Response) -> None:
+        push = response.tag
+        if not isinstance(push, Push):
+            raise TypeError(push)
+        try:
+            result = self._next(push, response)
+        except Exception as error:  # one answer must not cost the others theirs
+            metrics.THREAD_CRASHES.labels("sender loop").inc()
+            log.exception("answer not understood", lease_uuid=str(push.lease_uuid), backend=push.backend)
+            result = Ambiguous(f"the answer could not be read: {type(error).__name__}")
+        if result is not None:
+            self._end(push, result)
+
+    def _next(self, push: Push, response: Response) -> Result | None:
+        """What an answer of the present stage means; None when the push goes on."""
+        match push.stage:
+            case Stage.TEARING:
+                crash.point("teardown.sent")
+                torn = classify_deprovision(response, dialect=push.target.dialect)
+                self._observe(push, response, torn.pulse, good=isinstance(torn, Done))
+                return torn
+            case Stage.POSTING:
+                return self._posted(push, response)
+            case Stage.READING:
+                match self._read(push, response):
+                    case Unknown(reason=reason):
+                        return Unread(reason)
+                    case Absent():
+                        return self._send_again(push)
+                return Accepted(Pulse.NEUTRAL)
+        if push.unproven is None:
+            raise ValueError(push.stage)
+        return resolve_provision(push.unproven, read=self._read(push, response))
+
+    def _posted(self, push: Push, response: Response) -> Result | None:
+        crash.point("dispatch.posted")
+        outcome = classify_provision(response, dialect=push.target.dialect)
+        self._observe(push, response, outcome.pulse, good=isinstance(outcome, Accepted))
+        if isinstance(outcome, Ambiguous) and outcome.malformed:
+            metrics.MALFORMED_ERROR_BODIES.labels(push.backend, "provision").inc()
+            log.warning("backend.malformed_error_body", backend=push.backend, reason=outcome.malformed)
+        if isinstance(outcome, AlreadyProvisioned | CapacityClaimed):
+            push.unproven = outcome
+            self._send(push, Stage.RESOLVING)
+            return None
+        return outcome
+
+    def _send_again(self, push: Push) -> Result | None:
+        if self._refusing or not self._may_start(push):
+            return Unread("the claim grew too old for sending again")
+        self._post(push)
+        return None
+
+    def _read(self, push: Push, response: Response) -> ProvisionInfo | Absent | Unknown:
+        found = BackendClient(push.target, fetch=lambda _: response).provision_info(push.lease_uuid)
+        failed = isinstance(found, Unknown)
+        self._observe(push, response, Pulse.FAILURE if failed else Pulse.SUCCESS, good=isinstance(found, ProvisionInfo))
+        return found
+
+    @staticmethod
+    def _observe(push: Push, response: Response, pulse: Pulse, *, good: bool) -> None:
+        push.pulses.append(pulse)
+        labels = (push.backend, _OPERATIONS[push.stage], "success" if good else "error")
+        metrics.BACKEND_REQUESTS.labels(*labels).inc()
+        metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(response.elapsed)
+
+    def _end(self, push: Push, result: Result) -> None:
+        self._on_wire[push.backend] -= 1
+        self._answered(Answer(push, result))

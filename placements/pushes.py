@@ -1,0 +1,198 @@
+"""What is pushed to a backend, and where the backends are.
+
+A :class:`Push` is one claimed row on its way: the clerk makes it and prolongs its claim, the loop sends it. Nothing of
+it is the truth; the row is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from uuid import UUID
+
+import orjson
+
+from backends.client import AlreadyProvisioned, BackendTarget, CapacityClaimed, Pulse
+from backends.contract import Dialect, LeaseItem, ProvisionSpec
+from backends.requests import TEARDOWN_SECONDS_V0_13
+from placements import push_sql
+from placements.push_sql import OperationRow, TeardownRow
+
+START_WITHIN_S = 3.0
+"""A push starts only so long after the moment before its claim, or the claim's renewal, was sent."""
+
+READ_LIMIT_S = 10.0
+"""Time limit of a point read that a push depends on."""
+
+
+class Stage(StrEnum):
+    """Which call of a push is on the wire."""
+
+    WAITING = "waiting"
+    READING = "reading"  # what does the backend hold, before an operation in doubt is sent again
+    POSTING = "posting"
+    RESOLVING = "resolving"  # what does the backend hold, after an answer that proves nothing
+    TEARING = "tearing"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An operation that its maker inserted in doubt and already claimed.
+
+    ``claimed_at`` is ``time.monotonic()`` from before the inserting statement was sent.
+    """
+
+    id: UUID
+    epoch: int
+    backend: str
+    claimed_at: float
+
+
+@dataclass(eq=False, slots=True)
+class Push:
+    """One row on its way to its backend. ``spec`` is None for a teardown.
+
+    ``confirmed_at`` is the monotonic time from before the statement by which the claim was last known to be ours;
+    ``valid_until`` and ``held_until`` (no renewal after it) are monotonic times too.
+    """
+
+    id: UUID | int
+    lease_uuid: UUID
+    target: BackendTarget
+    epoch: int
+    attempts: int
+    first: bool
+    confirmed_at: float
+    held_until: float
+    valid_until: float = inf
+    refusal: str = ""
+    spec: ProvisionSpec | None = None
+    stage: Stage = Stage.WAITING
+    posted: bool = False
+    ticket: int | None = None
+    pulses: list[Pulse] = field(default_factory=list)
+    unproven: AlreadyProvisioned | CapacityClaimed | None = None
+
+    @property
+    def is_teardown(self) -> bool:
+        """Whether this removes a lease's workload; otherwise it makes one."""
+        return self.spec is None
+
+    @property
+    def operation_id(self) -> UUID:
+        """The operation's id; only for a push that makes a workload."""
+        if isinstance(self.id, UUID):
+            return self.id
+        raise TypeError(self.id)
+
+    @property
+    def teardown_id(self) -> int:
+        """The teardown's id; only for a push that removes a workload."""
+        if isinstance(self.id, int):
+            return self.id
+        raise TypeError(self.id)
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+        return self.target.name
+
+    def may_start(self, now: float) -> bool:
+        """Whether a call that changes something may be started at this monotonic time."""
+        return now - self.confirmed_at <= START_WITHIN_S and now < self.valid_until
+
+
+@dataclass(frozen=True, slots=True)
+class Unsendable:
+    """A claimed operation that cannot be sent as it is; nothing left this machine."""
+
+    push: Push
+    reason: str
+
+
+def of_operations(
+    rows: Iterable[OperationRow], targets: Mapping[str, BackendTarget], *, confirmed_at: Mapping[UUID, float]
+) -> tuple[list[Push], list[Unsendable]]:
+    """Make pushes of claimed operations, with their payloads. Reads the database."""
+    rows = list(rows)
+    with_payload = [row.id for row in rows if row.payload_sha256 is not None]
+    bodies = push_sql.payloads(with_payload) if with_payload else {}
+    ready: list[Push] = []
+    unsendable: list[Unsendable] = []
+    for row in rows:
+        since = confirmed_at[row.id]
+        where = targets.get(row.backend) or _nowhere(row.backend)
+        push = Push(
+            id=row.id,
+            lease_uuid=row.lease_uuid,
+            target=where,
+            epoch=row.epoch,
+            attempts=row.attempts,
+            first=row.first,
+            confirmed_at=since,
+            held_until=since + where.timeout + push_sql.ANSWER_MARGIN.total_seconds(),
+            valid_until=inf if row.valid_s is None else since + row.valid_s,
+            refusal=row.refusal,
+            spec=_spec(row, where, bodies.get(row.id, b"")),
+        )
+        if where.fenced or not row.reachable:
+            unsendable.append(Unsendable(push, _closed(row.backend)))
+        elif row.payload_sha256 is not None and row.id not in bodies:
+            unsendable.append(Unsendable(push, "the payload of this operation is gone"))
+        elif row.kind != "provision":
+            unsendable.append(Unsendable(push, f'no backend call makes a "{row.kind}"'))
+        else:
+            ready.append(push)
+    return ready, unsendable
+
+
+def _spec(row: OperationRow, where: BackendTarget, payload: bytes) -> ProvisionSpec:
+    """The request as it was stored when the operation was made: a repeat sends the same bytes."""
+    return ProvisionSpec(
+        lease_uuid=row.lease_uuid,
+        tenant=row.tenant,
+        provider_uuid=row.provider_uuid,
+        items=tuple(LeaseItem(**item) for item in orjson.loads(row.items)),
+        callback_url=row.callback_url,
+        payload=payload,
+        payload_hash=bytes(row.payload_sha256).hex() if row.payload_sha256 is not None else "",
+        # The older servers ignore it, and use the one URL they know for everything.
+        lifecycle_callback_url=row.lifecycle_url if where.dialect is Dialect.CURRENT else "",
+    )
+
+
+def _closed(name: str) -> str:
+    return f'backend "{name}" is fenced or not configured'
+
+
+def _nowhere(name: str) -> BackendTarget:
+    """Stands for a backend that the configuration does not have (any more): nothing is sent there."""
+    return BackendTarget(name=name, url="", fenced=True)
+
+
+def of_teardowns(
+    rows: Iterable[TeardownRow], targets: Mapping[str, BackendTarget], *, confirmed_at: float
+) -> tuple[list[Push], list[Unsendable]]:
+    """Make pushes of claimed teardowns."""
+    ready: list[Push] = []
+    unsendable: list[Unsendable] = []
+    for row in rows:
+        where = targets.get(row.backend) or _nowhere(row.backend)
+        limit = max(where.timeout, TEARDOWN_SECONDS_V0_13) if where.dialect is Dialect.V0_13 else where.timeout
+        push = Push(
+            id=row.id,
+            lease_uuid=row.lease_uuid,
+            target=where,
+            epoch=row.epoch,
+            attempts=row.attempts,
+            first=True,
+            confirmed_at=confirmed_at,
+            held_until=confirmed_at + START_WITHIN_S + limit + push_sql.ANSWER_MARGIN.total_seconds(),
+        )
+        if where.fenced:
+            unsendable.append(Unsendable(push, _closed(row.backend)))
+        else:
+            ready.append(push)
+    return ready, unsendable
