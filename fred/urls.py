@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
 from fred import views
@@ -18,10 +18,12 @@ admin_routes: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
 ]
+tenant_routes: list[URLPattern | URLResolver] = [path("", include("tenants_api.urls"))]
+
 if settings.HOUSE.fred_role == "admin":
     urlpatterns = [*operator_routes, *admin_routes]
 else:
-    urlpatterns = operator_routes
+    urlpatterns = [*operator_routes, *tenant_routes]
     handler400 = views.bad_request
     handler403 = views.forbidden
     handler404 = views.not_found
