@@ -15,20 +15,15 @@ ROLE = conf.role_of(sys.argv)
 PROCESS = conf.process_of(sys.argv)
 
 try:
-    _house = conf.load_house(os.environ, required=ROLE is conf.Role.PROVIDER)
-    _provider = (
-        conf.load_provider(os.environ, path=conf.config_path_of(sys.argv))
-        if ROLE is conf.Role.PROVIDER
-        else conf.load_provider_if_possible(os.environ)
-    )
-    AGENT = conf.load_agent(os.environ, path=conf.config_path_of(sys.argv)).tree if ROLE is conf.Role.AGENT else None
+    _loaded = conf.load(os.environ, role=ROLE, path=conf.config_path_of(sys.argv))
 except conf.ConfigError as error:
     sys.stderr.write(f"{error}\n")
     raise SystemExit(1) from None
 
-FRED: conf.ProviderConfig = _provider.tree
-HOUSE: conf.HouseConfig = _house.tree
-CONFIG_WARNINGS: tuple[str, ...] = (*_provider.warnings, *_house.warnings)
+FRED: conf.ProviderConfig = _loaded.provider.tree
+HOUSE: conf.HouseConfig = _loaded.house.tree
+AGENT: conf.AgentConfig | None = _loaded.agent.tree if _loaded.agent else None
+CONFIG_WARNINGS: tuple[str, ...] = (*_loaded.provider.warnings, *_loaded.house.warnings)
 
 LOGGING_CONFIG = None  # fred.logs does it, once the apps are ready
 

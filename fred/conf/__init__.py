@@ -4,12 +4,13 @@ from fred.conf.agent import AgentConfig
 from fred.conf.backends import BackendConfig
 from fred.conf.house import HouseConfig
 from fred.conf.load import (
+    Configuration,
     Loaded,
     Unconfigured,
+    load,
     load_agent,
     load_house,
     load_provider,
-    load_provider_if_possible,
 )
 from fred.conf.problems import ConfigError, Problem
 from fred.conf.provider import ProviderConfig
@@ -19,6 +20,7 @@ __all__ = [
     "AgentConfig",
     "BackendConfig",
     "ConfigError",
+    "Configuration",
     "HouseConfig",
     "Loaded",
     "Problem",
@@ -27,10 +29,10 @@ __all__ = [
     "Unconfigured",
     "command_of",
     "config_path_of",
+    "load",
     "load_agent",
     "load_house",
     "load_provider",
-    "load_provider_if_possible",
     "process_of",
     "role_of",
 ]

@@ -1,20 +1,23 @@
 """Gather, parse, check: the three steps from an environment to a settings tree."""
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from fred.conf.agent import AgentConfig
 from fred.conf.backends import BackendConfig
 from fred.conf.house import HouseConfig
 from fred.conf.problems import ConfigError, Problem
 from fred.conf.provider import ProviderConfig
+from fred.conf.roles import Role
 from fred.conf.rule import Rule
 from fred.conf.rules import PROVIDER_RULES
-from fred.conf.small_rules import AGENT_RULES, HOUSE_RULES
+from fred.conf.small_rules import AGENT_RULES, HOUSE_RULES, PRODUCTION_RULES, SERVICE_RULES
 from fred.conf.sources import PREFIX, Environment, Found, gather, gather_provider
 from fred.conf.yamlfile import read_yaml
 
@@ -61,10 +64,13 @@ def load_provider(variables: Mapping[str, str], *, path: str | None = None) -> L
     return _build(ProviderConfig, found, rules=PROVIDER_RULES, spelling=_provider_spelling)
 
 
-def load_house(variables: Mapping[str, str], *, required: bool) -> Loaded[HouseConfig]:
-    """Our own tree. `required`: services and the secret key must be there. Raises ConfigError."""
+def load_house(variables: Mapping[str, str], *, required: bool, production: bool = False) -> Loaded[HouseConfig]:
+    """Our own tree. Raises ConfigError.
+
+    `required`: services and the secret key must be there. `production`: nothing may be as loose as in development.
+    """
     found = gather(Environment(variables), prefix="", keys=HouseConfig.model_fields, secrets=_secrets_of(HouseConfig))
-    rules = HOUSE_RULES if required else [rule for rule in HOUSE_RULES if not rule.for_services]
+    rules = [*(SERVICE_RULES if required else ()), *HOUSE_RULES, *(PRODUCTION_RULES if production else ())]
     return _build(HouseConfig, found, rules=rules, spelling=str.upper)
 
 
@@ -82,12 +88,40 @@ def load_agent(variables: Mapping[str, str], *, path: str | None = None) -> Load
     return _build(AgentConfig, found, rules=AGENT_RULES, spelling=lambda key: prefix + key.upper())
 
 
-def load_provider_if_possible(variables: Mapping[str, str]) -> Loaded[ProviderConfig]:
-    """The provider's tree, or something that explains its absence at the first use."""
+@dataclass(frozen=True)
+class Configuration:
+    """All trees of a process: the house's always, the provider's or the agent's as its role asks."""
+
+    house: Loaded[HouseConfig]
+    provider: Loaded[ProviderConfig]
+    agent: Loaded[AgentConfig] | None
+
+
+def load(variables: Mapping[str, str], *, role: Role, path: str | None = None) -> Configuration:
+    """Everything a process of this role needs. Raises one ConfigError with the problems of all trees."""
+    problems: list[Problem] = []
+    provider: Loaded[ProviderConfig] | None = None
+    house: Loaded[HouseConfig] | None = None
+    agent: Loaded[AgentConfig] | None = None
     try:
-        return load_provider(variables)
+        provider = load_provider(variables, path=path)
     except ConfigError as error:
-        return Loaded(cast("ProviderConfig", Unconfigured(error)), {})
+        if role is Role.PROVIDER:
+            problems.extend(error.problems)
+        provider = Loaded(cast("ProviderConfig", Unconfigured(error)), {})
+    needed = role is Role.PROVIDER
+    try:
+        production = needed and not problems and provider.tree.production_mode
+        house = load_house(variables, required=needed, production=production)
+    except ConfigError as error:
+        problems.extend(error.problems)
+    try:
+        agent = load_agent(variables) if role is Role.AGENT else None
+    except ConfigError as error:
+        problems.extend(error.problems)
+    if problems or house is None:
+        raise ConfigError(problems)
+    return Configuration(house, provider, agent)
 
 
 def _secrets_of(tree: type[BaseModel]) -> frozenset[str]:
@@ -102,33 +136,55 @@ def _build(
     kind: type[Tree], found: Found, *, rules: Iterable[Rule[Tree]], spelling: Callable[[str], str]
 ) -> Loaded[Tree]:
     """Parse every value, then check every rule whose values could be read; complain of all at once."""
-    ordered: list[tuple[int, Problem]] = []
     rules = list(rules)
     order = {key: index for index, rule in reversed(list(enumerate(rules))) for key in rule.keys}
-    values = dict(found.values)
-    bad: set[str] = set()
+    ordered: list[tuple[int, Problem]] = []
+    unread: set[str] = set()
     try:
-        tree = kind.model_validate(values)
+        tree = kind.model_validate(found.values)
     except ValidationError as error:
+        readable = copy.deepcopy(found.values)
         for detail in error.errors(include_url=False, include_input=False):
-            key = str(detail["loc"][0])
-            bad.add(key)
-            problem = Problem(_message(detail["loc"], detail["msg"]), where=spelling(key))
-            ordered.append((order.get(key, len(rules)), problem))
-        tree = kind.model_validate({key: value for key, value in values.items() if key not in bad})
+            location = detail["loc"]
+            unread.add(_path(location))
+            _remove(readable, location)
+            ordered.append((order.get(str(location[0]), len(rules)), _unreadable(detail, spelling)))
+        tree = kind.model_validate(readable)
     for index, rule in enumerate(rules):
-        if bad.isdisjoint(rule.keys):
-            where = spelling(rule.keys[0])
-            ordered.extend((index, Problem(text, where=where, fix=rule.fix)) for text in rule.broken(tree))
+        if unread.isdisjoint(rule.keys):
+            ordered.extend(
+                (index, Problem(text, where=spelling(rule.keys[0]), fix=rule.fix))
+                for text in rule.broken(tree)
+                if not any(text.startswith(path) for path in unread)
+            )
     problems = [problem for _, problem in sorted(ordered, key=lambda pair: pair[0])]
     if found.problems or problems:
         raise ConfigError([*problems, *found.problems])
     return Loaded(tree, found.sources, tuple(found.warnings))
 
 
-def _message(location: Sequence[int | str], text: str) -> str:
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
-    if key == "log_level":
-        return "invalid log_level: unknown log level (valid: debug, info, warn, error)"
-    clean = text.removeprefix("Value error, ")
-    return f"{key} {clean}" if clean.startswith(("must ", "is ")) else f"{key}: {clean}"
+def _remove(values: dict[str, Any], location: Sequence[int | str]) -> None:
+    """Take out what could not be read, so that the rest can be looked at."""
+    *parents, last = location
+    holder: Any = values
+    for part in parents:
+        holder = holder[part]
+    if isinstance(holder, dict):
+        holder.pop(last, None)
+
+
+def _unreadable(detail: ErrorDetails, spelling: Callable[[str], str]) -> Problem:
+    location = detail["loc"]
+    path = _path(location)
+    where = spelling(str(location[0]))
+    if detail["type"] == "literal_error":
+        return Problem(f"{path} must be {detail['ctx']['expected']}", where=where)
+    text = detail["msg"].removeprefix("Value error, ")
+    if path == "log_level":
+        return Problem(f"invalid log_level: {text}", where=where, prefix="")
+    joint = " " if text.startswith(("must ", "is ")) else ": "
+    return Problem(f"{path}{joint}{text}", where=where)
+
+
+def _path(location: Sequence[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")

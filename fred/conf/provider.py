@@ -42,8 +42,11 @@ def _parse_uuid(value: object) -> uuid.UUID:
         raise ValueError("is not a valid UUID format") from None
 
 
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
+def _parse_log_level(value: object) -> str:
+    text = parse_text(value).lower()
+    if text not in {"debug", "info", "warn", "error"}:
+        raise ValueError(f'unknown log level: "{value}" (valid: debug, info, warn, error)')
+    return text
 
 
 def _without_trailing_slashes(value: object) -> object:
@@ -58,7 +61,7 @@ class ProviderConfig(BaseModel):
     # Identity and mode
     production_mode: Bool = False
     production_strict: Bool = False
-    log_level: Annotated[Literal["debug", "info", "warn", "error"], BeforeValidator(_lower)] = "info"
+    log_level: Annotated[Literal["debug", "info", "warn", "error"], BeforeValidator(_parse_log_level)] = "info"
     provider_uuid: Annotated[uuid.UUID, BeforeValidator(_parse_uuid)] = NO_UUID
     provider_address: Text = ""
     bech32_prefix: Text = "manifest"

@@ -18,14 +18,12 @@ MIN_SECRET = 32  # bytes
 class Rule(Generic[Tree]):
     """A rule over these keys: `broken` gives a message for each way the tree breaks it; `fix` says what to write.
 
-    A rule is left out when one of its keys could not be read; that is reported instead. `for_services` marks
-    rules that only matter to a process that uses database and broker.
+    A rule is left out when one of its keys could not be read; that is reported instead.
     """
 
     keys: tuple[str, ...]
     broken: Callable[[Tree], Iterable[str]]
     fix: str = ""
-    for_services: bool = False
 
 
 def when(condition: bool, message: str) -> Iterator[str]:
@@ -39,13 +37,13 @@ def required(key: str, fix: str) -> Rule[Any]:
     return Rule((key,), lambda c: when(not getattr(c, key), f"{key} is required"), fix)
 
 
-def positive(key: str) -> Rule[Any]:
+def positive(key: str, *, name: str = "") -> Rule[Any]:
     """The number or duration must be above zero."""
 
     def broken(config: Any) -> Iterator[str]:
         value = getattr(config, key)
         zero = timedelta(0) if isinstance(value, timedelta) else 0
-        return when(value <= zero, f"{key} must be positive")
+        return when(value <= zero, f"{name or key} must be positive")
 
     return Rule((key,), broken, "write a value above zero")
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+import bech32
+
 from fred.conf.backend_rules import backend_problems
 from fred.conf.provider import NO_UUID, ProviderConfig
 from fred.conf.rule import (
@@ -16,7 +18,7 @@ from fred.conf.rule import (
     required,
     when,
 )
-from fred.conf.urls import check_production_url, check_url
+from fred.conf.urls import check_production_url, check_url, path_of
 from fred.conf.values import format_duration
 
 
@@ -64,6 +66,29 @@ def _canonical_prefix(config: ProviderConfig) -> Iterator[str]:
         yield 'callback_canonical_path_prefix must start with "/"'
     elif prefix.endswith("/"):
         yield 'callback_canonical_path_prefix must not end with "/"'
+    elif (path := path_of(config.callback_base_url)) and path != prefix:
+        yield f'callback_canonical_path_prefix must equal the path of callback_base_url ("{path}")'
+
+
+def _is_address(text: str, prefix: str) -> bool:
+    found, data = bech32.bech32_decode(text)
+    return found == prefix and data is not None and bech32.convertbits(data, 5, 8, False) is not None
+
+
+def _provider_address(config: ProviderConfig) -> Iterator[str]:
+    address, prefix = config.provider_address, config.bech32_prefix
+    if address and prefix and not _is_address(address, prefix):
+        yield f"provider_address {address!r} is not a valid bech32 address with prefix {prefix!r}"
+
+
+def _legacy_tenants(config: ProviderConfig) -> Iterator[str]:
+    seen: set[str] = set()
+    for tenant in config.maintenance_legacy_idempotency_tenants:
+        if not _is_address(tenant, config.bech32_prefix):
+            yield f"maintenance_legacy_idempotency_tenants: {tenant!r} is not a valid bech32 address"
+        elif tenant in seen:
+            yield f"maintenance_legacy_idempotency_tenants: {tenant!r} stands twice"
+        seen.add(tenant)
 
 
 def _production(config: ProviderConfig) -> Iterator[str]:
@@ -116,8 +141,13 @@ PROVIDER_RULES: tuple[Rule[ProviderConfig], ...] = (
         "write the provider's UUID as the chain lists it",
     ),
     required("provider_address", "write the address of key_name"),
+    Rule(("provider_address", "bech32_prefix"), _provider_address, "write the address of key_name"),
     required("key_name", "write the name of the signing key"),
-    required("keyring_dir", "write the folder that holds the keyring"),
+    Rule(
+        ("keyring_dir", "keyring_backend"),
+        lambda c: when(not c.keyring_dir and c.keyring_backend != "env", "keyring_dir is required"),
+        "write the folder that holds the keyring",
+    ),
     required("bech32_prefix", "leave it out for manifest"),
     required("chain_id", "leave it out for manifest-1"),
     positive("withdraw_interval"),
@@ -222,7 +252,16 @@ PROVIDER_RULES: tuple[Rule[ProviderConfig], ...] = (
     Rule(("backends", "production_mode"), backend_problems, "see the entry in the list"),
     Rule(("callback_base_url", "production_mode"), _callback_base_url, "write the URL backends reach this provider at"),
     Rule(("callback_secret", "backends"), _callback_secret, "32 bytes or more, or hmac_secret for every backend"),
-    Rule(("callback_canonical_path_prefix",), _canonical_prefix, "write for example /fred, or leave it out"),
+    Rule(
+        ("callback_canonical_path_prefix", "callback_base_url"),
+        _canonical_prefix,
+        "write for example /fred, or leave it out",
+    ),
+    Rule(
+        ("maintenance_legacy_idempotency_tenants", "bech32_prefix"),
+        _legacy_tenants,
+        "write each tenant's address once",
+    ),
     between("placement_snapshot_retain", 1, 1000),
     Rule(
         ("placement_snapshot_interval",),

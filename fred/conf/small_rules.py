@@ -4,26 +4,53 @@ from fred.conf.agent import AgentConfig
 from fred.conf.house import HouseConfig
 from fred.conf.rule import MIN_SECRET, Rule, not_negative, positive, required, when
 
-HOUSE_RULES: tuple[Rule[HouseConfig], ...] = (
+_MIN_SECRET_KEY = 50
+
+SERVICE_RULES: tuple[Rule[HouseConfig], ...] = (
     Rule(
         ("database_url",),
         lambda c: when(not c.database_url, "DATABASE_URL is required"),
         "for example postgres://fred@localhost/fred",
-        for_services=True,
     ),
     Rule(
         ("redis_url",),
         lambda c: when(not c.redis_url, "REDIS_URL is required"),
         "for example redis://localhost:6379/0",
-        for_services=True,
     ),
     Rule(
         ("django_secret_key",),
         lambda c: when(not c.django_secret_key, "DJANGO_SECRET_KEY is required"),
-        "50 random characters or more",
-        for_services=True,
+        f"{_MIN_SECRET_KEY} random characters",
     ),
-    *(positive(key) for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")),
+)
+
+HOUSE_RULES: tuple[Rule[HouseConfig], ...] = tuple(
+    positive(key, name=key.upper())
+    for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")
+)
+
+PRODUCTION_RULES: tuple[Rule[HouseConfig], ...] = (
+    Rule(
+        ("fred_debug",),
+        lambda c: when(c.fred_debug, "production_mode: FRED_DEBUG cannot be enabled"),
+        "leave it out",
+    ),
+    Rule(
+        ("django_secret_key",),
+        lambda c: when(
+            0 < len(c.django_secret_key.get_secret_value()) < _MIN_SECRET_KEY,
+            f"production_mode: DJANGO_SECRET_KEY must be at least {_MIN_SECRET_KEY} characters",
+        ),
+        "write random characters",
+    ),
+    Rule(
+        ("fred_allowed_hosts",),
+        lambda c: when(
+            c.fred_role == "admin" and "*" in c.fred_allowed_hosts,
+            "production_mode: FRED_ALLOWED_HOSTS must name the hosts of the admin site",
+        ),
+        "write the names it is reached by",
+    ),
 )
 
 AGENT_RULES: tuple[Rule[AgentConfig], ...] = (

@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandParser
 
@@ -44,21 +45,13 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({"backends": key_ids(provider.tree)}))
 
     def _load(self, path: str | None) -> tuple[conf.Loaded[conf.ProviderConfig], conf.Loaded[conf.HouseConfig]]:
-        problems: list[conf.Problem] = []
-        provider: conf.Loaded[conf.ProviderConfig] | None = None
-        house: conf.Loaded[conf.HouseConfig] | None = None
         try:
-            provider = conf.load_provider(os.environ, path=path)
-            problems.extend(tls_problems(provider.tree))
+            loaded = conf.load(os.environ, role=conf.Role.PROVIDER, path=path)
         except conf.ConfigError as error:
-            problems.extend(error.problems)
-        try:
-            house = conf.load_house(os.environ, required=True)
-        except conf.ConfigError as error:
-            problems.extend(error.problems)
-        if problems or provider is None or house is None:
-            sys.stderr.write("".join(f"{problem}\n" for problem in problems))
-            raise SystemExit(1)
+            _refuse(error.problems)
+        if problems := list(tls_problems(loaded.provider.tree)):
+            _refuse(problems)
+        provider, house = loaded.provider, loaded.house
         for warning in (*provider.warnings, *house.warnings):
             sys.stderr.write(f"{warning}\n")
         return provider, house
@@ -75,3 +68,9 @@ class Command(BaseCommand):
                 for key, value in shown(house.tree).items()
             },
         }
+
+
+def _refuse(problems: Iterable[conf.Problem]) -> NoReturn:
+    """Print each problem and end with 1."""
+    sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+    raise SystemExit(1)
