@@ -140,7 +140,9 @@ class House:
         )
         chain.vital = True  # its blocks live in its memory
         self.supervisor.start(chain)
-        migrate = self._manage("migrate", "migrate", "--no-input", environment=self.environments.services())
+        migrate = self._manage(
+            "migrate", "migrate", "--no-input", "--skip-checks", environment=self.environments.services()
+        )
         self.teller.step("making the tables")
         self.supervisor.run(migrate, seconds=MIGRATE_S)
         self.wait_for(ready.exists, "waiting for the simulated chain", seconds=self.options.wait_s)

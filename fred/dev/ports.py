@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
@@ -87,8 +88,8 @@ def can_listen(port: int) -> bool:
 def _by_whom(port: int) -> str:
     try:
         for connection in psutil.net_connections("inet"):
-            listens = connection.status == psutil.CONN_LISTEN and connection.laddr
-            if listens and connection.laddr[1] == port and connection.pid:
+            address: Any = connection.laddr
+            if connection.status == psutil.CONN_LISTEN and address.port == port and connection.pid:
                 return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
     except psutil.Error:
         return ""
