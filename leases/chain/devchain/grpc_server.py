@@ -1,0 +1,119 @@
+"""The gRPC server: every method of the chain over raw bytes, with faults and a log of calls."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_reflection.v1alpha import reflection
+
+from leases.chain.devchain.chain import Chain, View
+from leases.chain.devchain.errors import QueryRefused
+from leases.chain.devchain.queries import Handler
+
+HEIGHT_HEADER = "x-cosmos-block-height"
+SIMULATE = "/cosmos.tx.v1beta1.Service/Simulate"
+
+
+class Calls:
+    """The gRPC calls of the last time, and how many of each method there were."""
+
+    def __init__(self) -> None:
+        self.recent: deque[dict[str, Any]] = deque(maxlen=10_000)
+        self.counts: Counter[str] = Counter()
+
+    def note(self, method: str, outcome: str) -> None:
+        """Remember one call and its status name."""
+        self.counts[method] += 1
+        self.recent.append({"time": time.time(), "method": method, "result": outcome})
+
+    def clear(self) -> None:
+        """Start counting anew."""
+        self.recent.clear()
+        self.counts.clear()
+
+
+def view_for(chain: Chain, method: str) -> View:
+    """What a query sees: now, an old height, or an empty chain, as the faults say."""
+    empty = chain.faults.find("empty_chain", method)
+    if empty is not None:
+        height = min(int(empty.parameters.get("height", chain.height)), chain.height)
+        return View(chain.genesis.state(), height, chain.blocks[height].time)
+    stale = chain.faults.find("stale_reads", method)
+    if stale is not None:
+        return chain.view(max(1, chain.height - int(stale.parameters.get("blocks", 1))))
+    return chain.view()
+
+
+class ChainService(grpc.GenericRpcHandler):
+    """Finds the handler of a method; unknown ones are UNIMPLEMENTED by gRPC itself."""
+
+    def __init__(
+        self, chain: Chain, handlers: dict[str, Handler], calls: Calls, *, after_broadcast: Callable[[], None]
+    ) -> None:
+        self._chain = chain
+        self._calls = calls
+        self._after_broadcast = after_broadcast
+        self._methods = {
+            path: grpc.unary_unary_rpc_method_handler(self._method(path, handler)) for path, handler in handlers.items()
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """The handler of this call."""
+        return self._methods.get(handler_call_details.method)
+
+    def _method(self, path: str, handler: Handler) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        is_broadcast = path.endswith("/BroadcastTx")
+
+        async def call(request: bytes, context: Any) -> bytes:
+            faults = self._chain.faults
+            outcome = "OK"
+            try:
+                if faults.all():
+                    await faults.hold(path)
+                    rule = faults.find("grpc_error", path)
+                    if rule is not None:
+                        code = str(rule.parameters.get("code", "UNAVAILABLE"))
+                        raise QueryRefused(code, str(rule.parameters.get("text", "fault")))
+                    if faults.find("lose_request", path) is not None:
+                        raise QueryRefused("UNAVAILABLE", "connection lost")
+                view = view_for(self._chain, path)
+                answer = handler(self._chain, view, request)
+                if is_broadcast:
+                    self._after_broadcast()
+                if faults.all() and faults.find("lose_response", path) is not None:
+                    raise QueryRefused("UNAVAILABLE", "connection lost")
+            except QueryRefused as refusal:
+                outcome = refusal.status
+                self._calls.note(path, outcome)
+                await context.abort(grpc.StatusCode[refusal.status], refusal.text)
+                raise
+            self._calls.note(path, outcome)
+            await context.send_initial_metadata(((HEIGHT_HEADER, str(view.height)),))
+            return answer
+
+        return call
+
+
+async def start(
+    host: str, port: int, service: ChainService, *, services: tuple[str, ...]
+) -> tuple[grpc.aio.Server, int]:
+    """Listen; the port that was taken comes back."""
+    server = grpc.aio.server(
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+        ]
+    )
+    server.add_generic_rpc_handlers((service,))
+    reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)
+    taken = server.add_insecure_port(f"{host}:{port}")
+    if not taken:
+        raise OSError(f"cannot listen on {host}:{port}")
+    await server.start()
+    return server, taken

@@ -1,0 +1,188 @@
+"""Queries of the billing module: request bytes to answer bytes, against a state as of one height."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from leases.chain.devchain import settlement
+from leases.chain.devchain.chain import Chain, View
+from leases.chain.devchain.context import pb_coins
+from leases.chain.devchain.encoding import LeaseWire, credit_message, lease_message, nested
+from leases.chain.devchain.errors import QueryRefused
+from leases.chain.devchain.keys import Coins, as_coins, credit_address, decode_address, subtract_coins
+from leases.chain.devchain.paging import cut
+from leases.chain.devchain.records import ACTIVE, CreditAccount, Lease
+from leases.chain.proto import billing_pb2 as pb
+
+Handler = Callable[[Chain, View, bytes], bytes]
+_WITHDRAWABLE_LIMIT = 1_000
+
+
+def _required(value: str, name: str) -> None:
+    if not value:
+        raise QueryRefused("INVALID_ARGUMENT", f"{name} cannot be empty")
+
+
+def _tenant(value: str) -> str:
+    _required(value, "tenant")
+    if decode_address(value) is None:
+        raise QueryRefused("INVALID_ARGUMENT", "invalid tenant address")
+    return value
+
+
+def _vanished(chain: Chain) -> set[str]:
+    return {str(rule.parameters.get("uuid")) for rule in chain.faults.all() if rule.effect == "lease_vanish"}
+
+
+class BillingQueries:
+    """The query service of the billing module."""
+
+    def __init__(self) -> None:
+        self._wire = LeaseWire()
+
+    def handlers(self) -> dict[str, Handler]:
+        """Method name to handler."""
+        return {
+            "Params": self.params,
+            "Lease": self.lease,
+            "Leases": self._listing(pb.QueryLeasesRequest, "all", ""),
+            "LeasesByTenant": self._listing(pb.QueryLeasesByTenantRequest, "tenant", "tenant"),
+            "LeasesByProvider": self._listing(pb.QueryLeasesByProviderRequest, "provider", "provider_uuid"),
+            "LeasesBySKU": self._listing(pb.QueryLeasesBySKURequest, "sku", "sku_uuid"),
+            "CreditAccount": self.credit_account,
+            "CreditAddress": self.credit_address,
+            "CreditAccounts": self.credit_accounts,
+            "CreditEstimate": self.credit_estimate,
+            "WithdrawableAmount": self.withdrawable,
+            "ProviderWithdrawable": self.provider_withdrawable,
+            "LeaseByCustomDomain": self.by_domain,
+        }
+
+    def params(self, _chain: Chain, view: View, _request: bytes) -> bytes:
+        """Parameters of the module."""
+        params = pb.Params(**view.state.params._asdict())
+        return pb.QueryParamsResponse(params=params).SerializeToString()
+
+    def lease(self, chain: Chain, view: View, request: bytes) -> bytes:
+        """One lease by uuid."""
+        uuid = pb.QueryLeaseRequest.FromString(request).lease_uuid
+        _required(uuid, "lease_uuid")
+        return self._wire.field(self._found(chain, view, uuid))
+
+    def _found(self, chain: Chain, view: View, uuid: str) -> Lease:
+        lease = view.state.leases.get(uuid)
+        if lease is None or uuid in _vanished(chain):
+            raise QueryRefused("NOT_FOUND", "lease not found")
+        return lease
+
+    def _listing(self, request_class: Any, kind: str, field: str) -> Handler:
+        def answer(chain: Chain, view: View, data: bytes) -> bytes:
+            request = request_class.FromString(data)
+            key = str(getattr(request, field)) if field else ""
+            if kind == "tenant":
+                _tenant(key)
+            elif field:
+                _required(key, field)
+            uuids = view.state.lease_uuids(kind, key, request.state_filter)
+            vanished = _vanished(chain)
+            if vanished:
+                uuids = [uuid for uuid in uuids if uuid not in vanished]
+            page = cut(uuids, request.pagination)
+            leases, wire = view.state.leases, self._wire
+            parts = [wire.field(leases[uuid]) for uuid in page.keys]
+            return b"".join(parts) + nested(2, page.response.SerializeToString())
+
+        return answer
+
+    def _credit(self, view: View, tenant: str) -> CreditAccount:
+        account = view.state.credits.get(_tenant(tenant))
+        if account is None:
+            raise QueryRefused("NOT_FOUND", "credit account not found")
+        return account
+
+    def credit_account(self, _chain: Chain, view: View, request: bytes) -> bytes:
+        """Credit of a tenant: its account, its balances, what is free."""
+        account = self._credit(view, pb.QueryCreditAccountRequest.FromString(request).tenant)
+        balances = _balances(view, account)
+        available = subtract_coins(balances, account.reserved)
+        return pb.QueryCreditAccountResponse(
+            credit_account=credit_message(account),
+            balances=pb_coins(balances),
+            available_balances=pb_coins(available),
+        ).SerializeToString()
+
+    def credit_address(self, _chain: Chain, _view: View, request: bytes) -> bytes:
+        """Where the credit of a tenant lies, whether or not it has any."""
+        tenant = _tenant(pb.QueryCreditAddressRequest.FromString(request).tenant)
+        return pb.QueryCreditAddressResponse(credit_address=credit_address(tenant)).SerializeToString()
+
+    def credit_accounts(self, _chain: Chain, view: View, request: bytes) -> bytes:
+        """All credit accounts."""
+        page = cut(sorted(view.state.credits), pb.QueryCreditAccountsRequest.FromString(request).pagination)
+        accounts = [credit_message(view.state.credits[tenant]) for tenant in page.keys]
+        answer = pb.QueryCreditAccountsResponse(credit_accounts=accounts, pagination=page.response)
+        return answer.SerializeToString()
+
+    def credit_estimate(self, _chain: Chain, view: View, request: bytes) -> bytes:
+        """How long the credit lasts at the rate of the ACTIVE leases."""
+        account = self._credit(view, pb.QueryCreditEstimateRequest.FromString(request).tenant)
+        active = view.state.lease_uuids("tenant", account.tenant, ACTIVE)
+        rate = _rates(view.state.leases[uuid] for uuid in active[:100])
+        balances = dict(view.state.coins_of(account.address))
+        seconds = min((balances.get(denom, 0) // each for denom, each in rate), default=0)
+        return pb.QueryCreditEstimateResponse(
+            current_balance=pb_coins(as_coins(balances)),
+            total_rate_per_second=pb_coins(rate),
+            estimated_duration_seconds=seconds,
+            active_lease_count=len(active),
+        ).SerializeToString()
+
+    def withdrawable(self, chain: Chain, view: View, request: bytes) -> bytes:
+        """What a lease would pay now."""
+        uuid = pb.QueryWithdrawableAmountRequest.FromString(request).lease_uuid
+        _required(uuid, "lease_uuid")
+        amounts = _payable(view, self._found(chain, view, uuid))
+        return pb.QueryWithdrawableAmountResponse(amounts=pb_coins(amounts)).SerializeToString()
+
+    def provider_withdrawable(self, _chain: Chain, view: View, request: bytes) -> bytes:
+        """What the ACTIVE leases of a provider would pay now, page by page."""
+        query = pb.QueryProviderWithdrawableRequest.FromString(request)
+        _required(query.provider_uuid, "provider_uuid")
+        query.pagination.limit = min(query.pagination.limit or 100, _WITHDRAWABLE_LIMIT)
+        page = cut(view.state.lease_uuids("provider", query.provider_uuid, ACTIVE), query.pagination)
+        amounts = [_payable(view, view.state.leases[uuid]) for uuid in page.keys]
+        return pb.QueryProviderWithdrawableResponse(
+            amounts=pb_coins(settlement.total(amounts)),
+            lease_count=sum(1 for amount in amounts if amount),
+            pagination=page.response,
+        ).SerializeToString()
+
+    def by_domain(self, _chain: Chain, view: View, request: bytes) -> bytes:
+        """The lease that claims a custom domain."""
+        domain = pb.QueryLeaseByCustomDomainRequest.FromString(request).custom_domain.strip().lower()
+        _required(domain, "custom_domain")
+        claim = view.state.domains.get(domain)
+        if claim is None:
+            raise QueryRefused("NOT_FOUND", f"no lease with custom_domain {domain}")
+        lease = lease_message(view.state.leases[claim[0]])
+        return pb.QueryLeaseByCustomDomainResponse(lease=lease, service_name=claim[1]).SerializeToString()
+
+
+def _payable(view: View, lease: Lease) -> Coins:
+    if lease.state == ACTIVE:
+        return settlement.accrued(view.state, lease, view.time)[0]
+    if lease.closed_at:
+        return settlement.accrued(view.state, lease, lease.closed_at)[0]
+    return ()
+
+
+def _rates(leases: Iterable[Lease]) -> Coins:
+    return settlement.total([lease.rate() for lease in leases])
+
+
+def _balances(view: View, account: CreditAccount) -> Coins:
+    """Balances in the denominations that the tenant's leases use; all of them when there are none."""
+    used = {denom for denom, _ in account.reserved}
+    coins = view.state.coins_of(account.address)
+    return tuple(coin for coin in coins if coin[0] in used) if used else coins
