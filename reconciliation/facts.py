@@ -136,7 +136,7 @@ def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources:
             uuid=uuid,
             chain=exact.get(uuid) or _stored(row),
             tenant=row[1] or "",
-            sku=str(row[6][0]["sku"]) if row[6] else "",
+            sku=row[6],
             meta_hash=bytes(row[7]),
             created_at=row[8],
             touched_at=row[10],

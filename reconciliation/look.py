@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from uuid import UUID
 
 import structlog
@@ -86,23 +85,25 @@ class Looker:
         except DatabaseError as error:
             if getattr(error.__cause__, "sqlstate", None) is None:
                 raise  # the database is away: the claims end by themselves
-            return self._halve(claims, error)
+            failure: Exception = error
         except Exception as error:  # noqa: BLE001 - whatever one lease raises must not stop the others
-            return self._halve(claims, error)
-
-    def _halve(self, claims: Sequence[due.Claim], error: Exception) -> bool:
+            failure = error
         if len(claims) > 1:
             middle = len(claims) // 2
             return self._split(claims[:middle]) | self._split(claims[middle:])
-        claim = claims[0]
-        log.exception("look failed", lease_uuid=str(claim.pk), attempts=claim.attempts, exc_info=error)
+        self._fail(claims[0], failure)
+        return False
+
+    @staticmethod
+    def _fail(claim: due.Claim, error: Exception) -> None:
+        """Put a lease off whose look raised, with what it died of; it is never dropped."""
+        log.error("look failed", lease_uuid=str(claim.pk), attempts=claim.attempts, exc_info=error)
         metrics.RECONCILER_ACTIONS.labels("lease_error").inc()
         if claim.attempts == due.STUCK_AFTER:
             metrics.STUCK_LEASES.inc()
         text = f"{type(error).__name__}: {error}"[:500]
         with transaction.atomic():
             act_sql.finish([(claim.pk, claim.epoch, None, "error", due.back_off(claim.attempts), text)])
-        return False
 
     def _look(self, epochs: Mapping[UUID, int], attempts: Mapping[UUID, int]) -> bool:
         known, now = self.gather(epochs, self.sources)

@@ -1,0 +1,62 @@
+"""A trusted database, a chain in memory, and looks that push to nobody by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from reconciliation.look import Looker
+    from tests.reconciliation.chains import MemoryChain
+
+
+@pytest.fixture
+def chain() -> MemoryChain:
+    """A chain in memory, empty, at height 100."""
+    from tests.reconciliation.chains import MemoryChain
+
+    return MemoryChain()
+
+
+@pytest.fixture
+def looker(chain: MemoryChain, valkey: object) -> Looker:
+    """Looks at the chain in memory; what they want pushed stays due."""
+    from backends import load, targets
+    from fred import breaker
+    from reconciliation.look import Looker
+    from reconciliation.sources import Sources
+
+    breaker.forget()
+    load.forget()
+    targets.forget()
+    return Looker(sources=Sources(chain), pushes=False)
+
+
+@pytest.fixture
+def trusted(db: None) -> Callable[..., None]:
+    """Make this database one that saw everything since an hour ago, with a fresh head; one backend serves the SKU."""
+    from django.db import connection
+
+    from tests.factories.backends import BackendFactory
+    from tests.reconciliation.chains import SKU
+
+    def make(*, head_age: str = "0 s", since: str = "1 hour") -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                INSERT INTO leases_chaincursor (chain_id, last_height, head_height, head_seen_at, trusted_from_height,
+                       trusted_from_at, trusted_block_at, alive_at, system_identifier, timeline_id)
+                VALUES ('manifest-localnet', 100, 100, now() - %s::interval, 1, now() - %s::interval,
+                        now() - %s::interval, now(), '', 0)
+                ON CONFLICT (chain_id) DO UPDATE SET head_seen_at = excluded.head_seen_at,
+                       trusted_from_at = excluded.trusted_from_at, trusted_block_at = excluded.trusted_block_at
+                """,
+                [head_age, since, since],
+            )
+
+    make()
+    BackendFactory(name="mock-1", url="http://127.0.0.1:2", skus=[str(SKU)], is_default=True)
+    return make
+
