@@ -190,7 +190,10 @@ class Transfer:
             lines = [f"{name}: {value}" for name, value in request.headers]
             if request.body is None:
                 easy.setopt(pycurl.HTTPGET, 1)
+                easy.setopt(pycurl.FRESH_CONNECT, 0)
             else:
+                # With no body there is nothing that can't be rewound: only a new connection is never tried again.
+                easy.setopt(pycurl.FRESH_CONNECT, 0 if request.body else 1)
                 lines.append("Expect:")  # no interim round trip before a large body
                 self._pending = memoryview(request.body)
                 easy.setopt(pycurl.POST, 1)

@@ -2,8 +2,8 @@
 
 What the callers rely on:
 
-* a request is never repeated here. A POST's body can't be rewound, so libcurl can't send it a second time on a new
-  connection when a kept one dies under it;
+* a POST is never repeated here. Its body can't be rewound, so libcurl can't send it a second time on a new connection
+  when a kept one dies under it (a GET it may);
 * an error says whether anything may have left this machine (`HttpError.sent_nothing`);
 * redirects are not followed, proxies of the environment are not used, response bodies are capped while they arrive;
 * connections are kept and used again, for 90 s when idle.
