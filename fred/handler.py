@@ -107,7 +107,7 @@ class ThreadedDjango(BaseHandler):
         self._template_response_middleware: list[Any] = []
         self._exception_middleware: list[Any] = []
         view = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
-        self._middleware_chain = view  # type: ignore[assignment]
+        self._middleware_chain = view
 
     async def _read(self, receive: Receive) -> tuple[IO[bytes], bool]:
         parts: list[bytes] = []

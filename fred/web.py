@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ from django.conf import settings
 
 from fred.edge import ROUTE, SECURITY_HEADERS, App, Edge, Receive, Scope, Send
 from fred.handler import Limits, ThreadedDjango
-from placements import callbacks_asgi
+from placements import callbacks_asgi, dispatch
 
 THREADS: Final = 16
 """Threads for Django's views; more only compete for the interpreter and the database pool."""
@@ -95,8 +96,13 @@ def compose() -> Web:
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S)
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
     callbacks = callbacks_asgi.CallbackEndpoint(config)
+    dispatch.use_in_web()
     http = route_by_path({callbacks_asgi.PATH: callbacks}, django_views)
-    return Web(Edge(http, cors_origins=config.cors_origins), [callbacks.close, _closer(django_views)])
+    return Web(Edge(http, cors_origins=config.cors_origins), [_closer(django_views), callbacks.close, _drain])
+
+
+async def _drain() -> None:
+    await asyncio.to_thread(dispatch.drain)
 
 
 def _closer(handler: ThreadedDjango) -> Callable[[], Awaitable[None]]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
-from django.db import connection
+from django.db import connection, connections
 
 from placements import callbacks
 from placements.callback_request import VerifiedCallback
@@ -56,7 +56,7 @@ class Batcher:
         self._closed = True
         if self._runner is not None:
             await self._runner
-        await asyncio.get_running_loop().run_in_executor(self._thread, connection.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, connections.close_all)
         self._thread.shutdown()
 
     async def _run(self) -> None:

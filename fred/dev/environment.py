@@ -63,6 +63,7 @@ class Environments:
             "PROVIDER_KEY_NAME": "provider",
             "PROVIDER_API_LISTEN_ADDR": f"{HOST}:{self.ports['api']}",
             "PROVIDER_CALLBACK_BASE_URL": f"http://{HOST}:{self.ports['api']}",
+            "PROVIDER_SHUTDOWN_TIMEOUT": "5s",
             "PROVIDER_CALLBACK_SECRET": self.vault.callback_secret,
             "PROVIDER_BACKENDS": json.dumps(
                 [

@@ -6,7 +6,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 import psycopg
 
-from fred import http
+from fred import http, serve
 from fred.curl import Request
 from fred.dev import ports
 from fred.dev.chain_admin import ChainAdmin, Inhabitants
@@ -155,17 +155,17 @@ class House:
         provider, signing = environments.provider(who), environments.signing(who)
         self.teller.step("starting the control plane")
         # Whoever takes callbacks starts before whoever may call back.
-        self.supervisor.start(self._web("web", "api", provider))
+        self.supervisor.start(self._serve("web", provider))
         self.supervisor.run(self._manage("backends", "backends", "sync", environment=provider), seconds=MIGRATE_S)
         agent = self._manage("agent", "backend_agent", "mock", environment=environments.agent())
         watcher = self._manage("watcher", "watch_chain", environment=provider)
         for child in (
             agent,
             watcher,
-            self._worker("worker-1", "lifecycle,dispatch", provider),
-            self._worker("worker-2", "chain,sweep", signing),
-            self._celery("beat", "beat", f"--schedule={self.options.folder / 'beat'}", environment=provider),
-            self._web("admin", "admin", environments.admin(who)),
+            self._worker("worker-1", ("lifecycle", "dispatch"), provider),
+            self._worker("worker-2", ("chain", "sweep"), signing),
+            self._serve("beat", provider, f"--schedule={self.options.folder / 'beat'}"),
+            self._serve("admin", environments.admin(who)),
         ):
             self.supervisor.start(child)
         self.wait_for(
@@ -184,23 +184,11 @@ class House:
     def _manage(self, name: str, *words: str, environment: Mapping[str, str]) -> Child:
         return self._child(name, [sys.executable, str(ROOT / "manage.py"), *words], environment)
 
-    def _worker(self, name: str, queues: str, environment: Mapping[str, str]) -> Child:
-        words = ("worker", f"--queues={queues}", "--concurrency=2", f"--hostname={name}@%h", "--loglevel=INFO")
-        return self._celery(
-            name, *words, "--without-gossip", "--without-mingle", "--without-heartbeat", environment=environment
-        )
+    def _serve(self, process: str, environment: Mapping[str, str], *words: str) -> Child:
+        return self._child(process, [*serve.command_of(process, environment), *words], environment)
 
-    def _celery(self, name: str, *words: str, environment: Mapping[str, str]) -> Child:
-        return self._child(name, [sys.executable, "-m", "celery", "--app=fred", *words], environment)
-
-    def _web(self, name: str, listener: str, environment: Mapping[str, str]) -> Child:
-        words = [
-            *("-m", "uvicorn", "fred.asgi:application"),
-            *("--host", ports.HOST, "--port", str(self.ports[listener])),
-            *("--http", "httptools", "--loop", "uvloop", "--lifespan", "on", "--log-level", "warning"),
-            *("--no-access-log", "--no-server-header", "--no-proxy-headers", "--timeout-graceful-shutdown", "5"),
-        ]
-        return self._child(name, [sys.executable, *words], environment)
+    def _worker(self, name: str, queues: Sequence[str], environment: Mapping[str, str]) -> Child:
+        return self._child(name, [*serve.worker_command(queues), "--concurrency=2", "--loglevel=INFO"], environment)
 
     def _child(self, name: str, command: list[str], environment: Mapping[str, str]) -> Child:
         log = self.options.folder / "logs" / f"{name}.log"
