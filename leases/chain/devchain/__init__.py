@@ -40,7 +40,8 @@ Admin API (JSON; an error is `{"error": …}` with 400, 404, or 422 when the cha
     GET  /admin/info                     addresses, chain id, height, time, mode, provider_uuid, skus {name: uuid}
     GET  /admin/keys                     {name: {address, private_key_hex, mnemonic?, account_index?}}
     POST /admin/provider                 {address, payout_address?, api_url} → {uuid}
-    POST /admin/sku                      {provider_uuid, name, unit: 1 hour | 2 day, base_price: {denom, amount}} → {uuid}
+    POST /admin/sku                      {provider_uuid, name, unit: 1 (hour) or 2 (day),
+                                         base_price: {denom, amount}} → {uuid}
     POST /admin/faucet                   {address, coins: [{denom, amount}]}
     POST /admin/credit                   {tenant, coins, as?} → {credit_address}
     POST /admin/credit/drain             {tenant, coins? | all: true}
@@ -65,10 +66,11 @@ Admin API (JSON; an error is `{"error": …}` with 400, 404, or 422 when the cha
 Messages sent by the admin API carry no signature and use no sequence and no fee; everything else about them is real.
 They answer after their block (in `manual` mode they make it).
 
-Fault rules `{effect, where?, times?, …}` (see `leases.chain.devchain.faults`): `grpc_error` {code, text}, `rpc_error`,
-`hang`, `delay` {ms}, `lose_request`, `lose_response`, `stale_reads` {blocks}, `index_lag` {blocks | ms},
-`never_include`, `chain_error` {codespace, code, raw_log}, `lease_vanish` {uuid}, `empty_chain`, `gas_factor` {factor},
-`gas_info_missing`, `catching_up`, `ws_close`, `ws_drop`. `where` is a glob over the gRPC method path
+Fault rules `{effect, where?, times?, …}` (see `leases.chain.devchain.faults`): `grpc_error` {code, text}, `rpc_error`
+{text}, `hang`, `delay` {ms}, `lose_request`, `lose_response`, `stale_reads` {blocks}, `index_lag` {blocks | ms},
+`never_include`, `chain_error` {codespace, code, raw_log; where `chain:checktx` or `chain:exec`}, `lease_vanish` {uuid},
+`empty_chain` {height?}, `gas_factor` {factor}, `gas_info_missing`, `catching_up`, `ws_close` {code}, `ws_drop`.
+`where` is a glob over the gRPC method path
 (`/liftedinit.billing.v1.Query/*`), an RPC method (`rpc:block_results`), `ws`, or `*`.
 """
 

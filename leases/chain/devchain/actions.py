@@ -141,8 +141,8 @@ async def move_leases(
         groups.setdefault(sender or _natural_sender(node.chain, verb, uuid), []).append(uuid)
     transactions: list[list[Message]] = []
     for who, owned in groups.items():
-        for start in range(0, len(owned), PER_MESSAGE):
-            transactions.append([_move_message(verb, who, owned[start : start + PER_MESSAGE], reason)])
+        parts = (owned[start : start + PER_MESSAGE] for start in range(0, len(owned), PER_MESSAGE))
+        transactions.extend([_move_message(verb, who, part, reason)] for part in parts)
     return succeeded(await node.act(transactions))
 
 
@@ -198,8 +198,10 @@ def write_state(chain: Chain, uuid: str, number: int) -> dict[str, Any]:
 
 def change_params(chain: Chain, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Change some parameters of the billing module at once; raises ValueError for an unknown name."""
-    lists = {name: tuple(value) if isinstance(value, list) else int(value) for name, value in changes.items()}
-    params = chain.state.params._replace(**lists)
+    typed: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list | tuple) else int(value) for name, value in changes.items()
+    }
+    params = chain.state.params._replace(**typed)
     chain.state.set(chain.state.settings, "params", params)
     return params._asdict()
 

@@ -262,10 +262,7 @@ def close(ctx: Context, msg: pb.MsgCloseLease) -> pb.MsgCloseLeaseResponse:
             raise Refused("billing", 6, "the sender must have the same role for all leases")
         role = lease_role
         leases.append(lease)
-    settled: list[Coins] = []
-    for lease in leases:
-        settled.append(_close_one(ctx, lease, role, msg.reason))
-    amounts = settlement.total(settled)
+    amounts = settlement.total([_close_one(ctx, lease, role, msg.reason) for lease in leases])
     if len(leases) > 1:
         count = ("lease_count", str(len(leases)))
         ctx.emit("batch_closed", count, ("closed_by", role), ("settled_amounts", coins_text(amounts)))

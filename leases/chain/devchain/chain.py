@@ -138,10 +138,7 @@ class Chain:
         if tx_hash in self.cache:
             return CheckResult(tx_hash, 19, "sdk")
         try:
-            if len(self.mempool) >= MEMPOOL_SIZE:
-                raise Refused("sdk", 20)
-            if len(raw) > MAX_BYTES:
-                raise Refused("sdk", 21)
+            self._check_room(raw)
             self._refuse_by_fault("checktx")
             tx = decode(raw)
             check_form(tx)
@@ -156,6 +153,13 @@ class Chain:
         self.check_sequences[tx.signer] = tx.sequence + 1
         return CheckResult(tx_hash)
 
+    def _check_room(self, raw: bytes) -> None:
+        """Room in the mempool, and a size it takes."""
+        if len(self.mempool) >= MEMPOOL_SIZE:
+            raise Refused("sdk", 20)
+        if len(raw) > MAX_BYTES:
+            raise Refused("sdk", 21)
+
     def _check_state(self, tx: DecodedTx, sequence: int) -> None:
         """Everything about limits, account, fee, key and sequence, in the chain's order."""
         ante.check_limits(tx, self.state, height=self.height)
@@ -165,10 +169,8 @@ class Chain:
         ante.check_sequence(tx, sequence)
 
     def _refuse_by_fault(self, stage: str) -> None:
-        rule = self.faults.peek("chain_error")
-        if rule is not None and rule.parameters.get("stage", "checktx") == stage:
-            rule = self.faults.find("chain_error")
-            assert rule is not None
+        rule = self.faults.find("chain_error", f"chain:{stage}")
+        if rule is not None:
             refusal = Refused("sdk", 18)
             refusal.codespace = str(rule.parameters.get("codespace", "sdk"))
             refusal.code = int(rule.parameters.get("code", 18))
@@ -324,9 +326,9 @@ class Chain:
         except (Refused, _MessageFailed) as failure:
             self.state.undo_to(mark)
             del ctx.events[opening:]
-            refusal = failure.refusal if isinstance(failure, _MessageFailed) else failure
-            result.code, result.codespace, result.log = refusal.code, refusal.codespace, failure.text
-            late = refusal.codespace == "sdk" and refusal.code == 11
+            cause = failure.refusal if isinstance(failure, _MessageFailed) else failure
+            result.code, result.codespace, result.log = cause.code, cause.codespace, failure.text
+            late = cause.codespace == "sdk" and cause.code == 11
             result.gas_used = tx.gas_limit + ante.OVERSHOOT if late else gas + ctx.gas
         result.events = ctx.events
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 from typing import Any
 
 from leases.chain.devchain.context import pb_coins, timestamp
@@ -152,7 +152,7 @@ def tx_response(result: TxResult) -> abci_pb2.TxResponse:
 
 def time_text(nanoseconds: int, *, digits: int = 9) -> str:
     """RFC 3339 in UTC; trailing zeros of the fraction are dropped."""
-    moment = datetime.datetime.fromtimestamp(nanoseconds // 10**9, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(nanoseconds // 10**9, dt.UTC)
     text = moment.strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f"{nanoseconds % 10**9:09d}"[:digits].rstrip("0")
     return f"{text}.{fraction}Z" if fraction else f"{text}Z"

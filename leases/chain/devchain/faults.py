@@ -7,7 +7,7 @@ is used.
 | Effect | Parameters | What happens |
 |---|---|---|
 | `grpc_error` | `code` (name), `text` | the call ends with that status |
-| `rpc_error` | `text` | the RPC call answers −32603 with that text |
+| `rpc_error` | `text` | the RPC call answers -32603 with that text |
 | `hang` | | no answer until the rule goes; the caller's own limit ends the call |
 | `delay` | `ms` | the answer comes late |
 | `lose_request` / `lose_response` | | nothing happens / it happens; the caller gets UNAVAILABLE |
@@ -16,11 +16,11 @@ is used.
 | `lease_vanish` | `uuid` | that lease answers NotFound and stands in no listing |
 | `index_lag` | `blocks` or `ms` | transactions are found late; the state is already new |
 | `never_include` | | accepted, but stays in the mempool until its time-out height |
-| `chain_error` | `codespace`, `code`, `raw_log`, `stage`: `checktx` or `exec` | a transaction is refused there |
+| `chain_error` | `codespace`, `code`, `raw_log`; `where` `chain:checktx` or `chain:exec` | a transaction is refused |
 | `gas_factor` | `factor` | simulated gas is multiplied |
 | `gas_info_missing` | | a simulation answers without gas |
 | `catching_up` | | the node says that it is syncing |
-| `ws_close` | `code` | open WebSockets are closed with that code when the rule is made, later ones at their next frame |
+| `ws_close` | `code` | WebSockets are closed with that code: at once, then before each block event |
 | `ws_drop` | | event frames are lost |
 """
 

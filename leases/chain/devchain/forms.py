@@ -47,24 +47,25 @@ def items(lines: Sequence[pb.LeaseItemInput]) -> None:
         raise Refused("billing", 16, "a lease needs at least one item")
     if len(lines) > 100:
         raise Refused("billing", 21, f"{len(lines)} items exceed the maximum of 100")
-    if len(lines) == 1 and not lines[0].service_name and 1 <= lines[0].quantity <= 10**9:
-        if UUID_V7(lines[0].sku_uuid):
-            return
-    names, skus = set(), set()
     for index, line in enumerate(lines):
         if not UUID_V7(line.sku_uuid):
             raise Refused("billing", 9, f"items[{index}] invalid sku_uuid format: {line.sku_uuid}")
         if not 1 <= line.quantity <= 10**9:
             raise Refused("billing", 17, f"items[{index}] quantity must be between 1 and 1000000000")
-        if bool(line.service_name) != bool(lines[0].service_name):
-            raise Refused("billing", 28, "either all or none of the items must have a service_name")
-        if line.service_name:
-            if not _LABEL(line.service_name) or line.service_name in names:
-                raise Refused("billing", 28, f"items[{index}] service_name is invalid or used twice")
-            names.add(line.service_name)
-        elif line.sku_uuid in skus:
-            raise Refused("billing", 18, f"sku_uuid {line.sku_uuid} occurs twice")
-        skus.add(line.sku_uuid)
+    _item_names(lines)
+
+
+def _item_names(lines: Sequence[pb.LeaseItemInput]) -> None:
+    names = [line.service_name for line in lines]
+    if not any(names):
+        if len({line.sku_uuid for line in lines}) < len(lines):
+            raise Refused("billing", 18, "a sku_uuid occurs twice")
+        return
+    if not all(names):
+        raise Refused("billing", 28, "either all or none of the items must have a service_name")
+    for index, name in enumerate(names):
+        if not _LABEL(name) or name in names[:index]:
+            raise Refused("billing", 28, f"items[{index}] service_name is invalid or used twice")
 
 
 def create(msg: pb.MsgCreateLease | pb.MsgCreateLeaseForTenant) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -13,10 +13,15 @@ from grpc_reflection.v1alpha import reflection
 
 from leases.chain.devchain.chain import Chain, View
 from leases.chain.devchain.errors import QueryRefused
+from leases.chain.devchain.faults import Faults
 from leases.chain.devchain.queries import Handler
 
 HEIGHT_HEADER = "x-cosmos-block-height"
-SIMULATE = "/cosmos.tx.v1beta1.Service/Simulate"
+
+if TYPE_CHECKING:
+    _GenericHandler = grpc.GenericRpcHandler[bytes, bytes]
+else:  # the class is generic only for type checkers
+    _GenericHandler = grpc.GenericRpcHandler
 
 
 class Calls:
@@ -49,7 +54,20 @@ def view_for(chain: Chain, method: str) -> View:
     return chain.view()
 
 
-class ChainService(grpc.GenericRpcHandler):
+def _refuse(faults: Faults, path: str) -> None:
+    rule = faults.find("grpc_error", path)
+    if rule is not None:
+        code = str(rule.parameters.get("code", "UNAVAILABLE"))
+        raise QueryRefused(code, str(rule.parameters.get("text", "fault")))
+    _lose(faults, "lose_request", path)
+
+
+def _lose(faults: Faults, effect: str, path: str) -> None:
+    if faults.find(effect, path) is not None:
+        raise QueryRefused("UNAVAILABLE", "connection lost")
+
+
+class ChainService(_GenericHandler):
     """Finds the handler of a method; unknown ones are UNIMPLEMENTED by gRPC itself."""
 
     def __init__(
@@ -75,18 +93,12 @@ class ChainService(grpc.GenericRpcHandler):
             try:
                 if faults.all():
                     await faults.hold(path)
-                    rule = faults.find("grpc_error", path)
-                    if rule is not None:
-                        code = str(rule.parameters.get("code", "UNAVAILABLE"))
-                        raise QueryRefused(code, str(rule.parameters.get("text", "fault")))
-                    if faults.find("lose_request", path) is not None:
-                        raise QueryRefused("UNAVAILABLE", "connection lost")
+                    _refuse(faults, path)
                 view = view_for(self._chain, path)
                 answer = handler(self._chain, view, request)
                 if is_broadcast:
                     self._after_broadcast()
-                if faults.all() and faults.find("lose_response", path) is not None:
-                    raise QueryRefused("UNAVAILABLE", "connection lost")
+                _lose(faults, "lose_response", path)
             except QueryRefused as refusal:
                 outcome = refusal.status
                 self._calls.note(path, outcome)

@@ -33,9 +33,7 @@ _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD036414
 
 def encode_address(raw: bytes, prefix: str = PREFIX) -> str:
     """The bech32 form of 20 or 32 address bytes."""
-    words = bech32.convertbits(raw, 8, 5)
-    assert words is not None
-    return str(bech32.bech32_encode(prefix, words))
+    return str(bech32.bech32_encode(prefix, bech32.convertbits(raw, 8, 5) or []))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any as Whatever
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError, Message
@@ -15,7 +15,7 @@ from leases.chain.devchain.context import Context
 from leases.chain.devchain.errors import Refused
 from leases.chain.proto import authz_pb2, bank_pb2, billing_pb2, sku_pb2
 
-EXEC = "/cosmos.authz.v1beta1.MsgExec"
+M = TypeVar("M", bound=Message)
 
 
 class MessageType(NamedTuple):
@@ -89,7 +89,7 @@ def unpack(packed: Any) -> Message:
     return parse_strictly(kind.cls, packed.value)
 
 
-def parse_strictly(cls: type[Message], data: bytes) -> Message:
+def parse_strictly(cls: type[M], data: bytes) -> M:
     """Decode bytes that must hold no unknown field."""
     try:
         message = cls.FromString(data)
@@ -101,7 +101,7 @@ def parse_strictly(cls: type[Message], data: bytes) -> Message:
 
 def refuse_unknown_fields(message: Message, *, ignore_non_critical: bool = False) -> None:
     """Refuse fields the chain does not know; those with bit 11 of the number set may be let through."""
-    for field in UnknownFieldSet(message):  # type: ignore[no-untyped-call, attr-defined]
+    for field in UnknownFieldSet(message):  # type: ignore[attr-defined]
         if not (ignore_non_critical and field.field_number >> 10 & 1):
             name = message.DESCRIPTOR.full_name
             raise Refused("sdk", 2, f'errUnknownField "{name}": {{TagNum: {field.field_number}}}')

@@ -14,7 +14,7 @@ def decode_responses(data: bytes) -> list[Message]:
     """The response of each message of a successful transaction."""
     responses = []
     for packed in abci_pb2.TxMsgData.FromString(data).msg_responses:
-        descriptor = descriptor_pool.Default().FindMessageTypeByName(packed.type_url.lstrip("/"))  # type: ignore[no-untyped-call]
+        descriptor = descriptor_pool.Default().FindMessageTypeByName(packed.type_url.lstrip("/"))
         responses.append(message_factory.GetMessageClass(descriptor).FromString(packed.value))
     return responses
 

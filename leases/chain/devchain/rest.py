@@ -100,7 +100,7 @@ class Rest:
 
 def _classes(target: str) -> tuple[Message, type[Message]]:
     service, _, method = target.strip("/").partition("/")
-    found = descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]  # type: ignore[no-untyped-call]
+    found = descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]
     request = message_factory.GetMessageClass(found.input_type)()
     return request, message_factory.GetMessageClass(found.output_type)
 
@@ -111,7 +111,8 @@ def _fill(query: Message, values: dict[str, str]) -> None:
     for name, value in values.items():
         outer, _, inner = name.partition(".")
         if inner == "key":
-            value = base64.b64encode(base64.b64decode(value.replace(" ", "+"))).decode()
+            shaped.setdefault(outer, {})[inner] = base64.b64encode(base64.b64decode(value.replace(" ", "+"))).decode()
+            continue
         typed: Any = value == "true" if value in ("true", "false") else value
         if outer == "state_filter" and value.isdigit():
             typed = int(value)

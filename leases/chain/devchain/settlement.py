@@ -76,7 +76,7 @@ def close_exhausted(ctx: Context, lease: Lease) -> None:
 
 
 def available(state: State, tenant: str, needed: Coins) -> bool:
-    """Whether balance − reserved covers what a new lease reserves."""
+    """Whether balance less reserved covers what a new lease reserves."""
     account = state.credits[tenant]
     reserved = dict(account.reserved)
     return all(state.balance(account.address, denom) - reserved.get(denom, 0) >= amount for denom, amount in needed)

@@ -135,7 +135,7 @@ class State:
         return as_coins({denom: amount for (owner, denom), amount in self.balances.items() if owner == address})
 
     def add(self, address: str, coins: Coins, *, sign: int = 1) -> None:
-        """Add (or with sign −1 take) coins; the caller has checked that they are there."""
+        """Add (or with sign -1 take) coins; the caller has checked that they are there."""
         for denom, amount in coins:
             self.set(self.balances, (address, denom), self.balance(address, denom) + sign * amount)
 

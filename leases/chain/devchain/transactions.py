@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from leases.chain.devchain.errors import Refused
 from leases.chain.devchain.keys import Coins
@@ -90,15 +90,13 @@ class CheckResult:
 def decode(raw: bytes) -> DecodedTx:
     """Parse a transaction strictly; raises `Refused` with sdk code 2 for what does not parse."""
     envelope = parse_strictly(tx_pb2.TxRaw, raw)
-    assert isinstance(envelope, tx_pb2.TxRaw)
     body = tx_pb2.TxBody()
     try:
         body.ParseFromString(envelope.body_bytes)
-    except Exception:  # noqa: BLE001 - every decoder failure is the same answer
+    except DecodeError:
         raise Refused("sdk", 2, "error decoding cosmos.tx.v1beta1.TxBody") from None
     refuse_unknown_fields(body, ignore_non_critical=True)
     auth = parse_strictly(tx_pb2.AuthInfo, envelope.auth_info_bytes)
-    assert isinstance(auth, tx_pb2.AuthInfo)
     messages = [(packed.type_url, unpack(packed)) for packed in body.messages]
     signers: list[str] = []
     for type_url, message in messages:

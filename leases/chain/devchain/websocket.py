@@ -49,6 +49,7 @@ class Connection:
         self._protocol = ServerProtocol(max_size=16 * 1024 * 1024)
         self._outbox: deque[tuple[Subscription | None, bytes]] = deque()
         self._ready = asyncio.Event()
+        self._sent = asyncio.Event()
         self._partial = b""
         self.subscriptions: dict[str, Subscription] = {}
 
@@ -156,9 +157,11 @@ class Connection:
             self.send(publication.frame(subscription.id, subscription.text), subscription)
 
     async def _drained(self, subscription: Subscription) -> bool:
-        deadline = asyncio.get_running_loop().time() + SLOW_AFTER
-        while subscription.waiting >= MAX_WAITING and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.001)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SLOW_AFTER):
+                while subscription.waiting >= MAX_WAITING:
+                    self._sent.clear()
+                    await self._sent.wait()
         return subscription.waiting < MAX_WAITING
 
     def cancel(self, subscription: Subscription, reason: str) -> None:
@@ -187,6 +190,7 @@ class Connection:
                     await self._writer.drain()
                     if subscription is not None:
                         subscription.waiting -= 1
+                        self._sent.set()
 
     async def _ping_forever(self) -> None:
         while True:

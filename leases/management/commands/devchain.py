@@ -90,7 +90,7 @@ def ask(port: int, action: list[str]) -> str:
     path = action[2] if action[2].startswith("/admin") else f"/admin/{action[2].lstrip('/')}"
     call = request.Request(f"http://127.0.0.1:{port}{path}", body, method=action[1].upper())
     try:
-        with request.urlopen(call, timeout=60) as answer:  # noqa: S310 - a loopback address
+        with request.urlopen(call, timeout=60) as answer:  # noqa: S310
             text: str = answer.read().decode()
             return text
     except error.HTTPError as refused:
