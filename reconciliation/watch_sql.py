@@ -141,8 +141,8 @@ def see_head(chain_id: str, *, height: int, block_time: datetime) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE leases_chaincursor SET head_height = %s, head_time = %s, head_seen_at = now(), alive_at = now()
-             WHERE chain_id = %s AND head_height <= %s AND alive_at > now() - interval '10 minutes'
+            UPDATE leases_chaincursor SET head_height = %s, head_time = %s, head_seen_at = now()
+             WHERE chain_id = %s AND head_height <= %s
             """,
             values,
         )
@@ -151,6 +151,7 @@ def see_head(chain_id: str, *, height: int, block_time: datetime) -> bool:
 
 def keep_alive(chain_id: str) -> bool:
     """Write that somebody watches; False when too long nobody did, or when this is not the database it was."""
+    values: list[Any] = [chain_id, ALIVE_FOR]
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -159,7 +160,7 @@ def keep_alive(chain_id: str) -> bool:
              WHERE k.chain_id = %s AND k.alive_at > now() - %s
                AND k.system_identifier = s.system_identifier::text AND k.timeline_id = c.timeline_id
             """,
-            [chain_id, ALIVE_FOR],  # type: ignore[list-item]
+            values,
         )
         return bool(cursor.rowcount == 1)
 

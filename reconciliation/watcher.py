@@ -1,0 +1,271 @@
+"""The watcher: what the chain tells becomes rows and wakes, and nothing else.
+
+Two connections. One brings lease events, stored as they come; they never move the cursor. The other brings headers:
+each makes our open transactions due for a look-up, and has every block up to it read and stored, which alone moves
+the cursor. So a lost, broken or doubled frame costs nothing, and two watchers do each other no harm.
+
+A node behind what was seen before, of another chain or of one that began anew, is refused: its events are old or
+foreign. The cursor never goes back; looks learn from the age of the head that nothing fresh is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+from django.db import Error as DatabaseFailure
+from django.db import connection
+
+from fred import metrics
+from fred.conf import ProviderConfig
+from leases.chain import configured
+from leases.chain.errors import ChainError
+from leases.chain.events import Header, LeaseEvent
+from leases.chain.rpc import NodeRpc
+from leases.chain.stream import HEADER_QUERY, ChainStream, Connected, LeaseEvents, Lost, event_queries
+from reconciliation import watch_sql, watch_store
+from reconciliation.watch_blocks import Blocks
+
+log = structlog.get_logger("reconciliation.watcher")
+
+BEAT_SECONDS = 10.0
+"""How often it is written that somebody watches, also while the chain is silent."""
+SILENT_SECONDS = 30.0
+"""Without a new head for so long the chain counts as silent."""
+RETRY_SECONDS = 1.0
+STREAM_TOPIC = "events.chain"
+RECONNECT_LABELS = {"error_frame": "error_frame", "unconfirmed": "no_confirmation", "ping": "silent"}
+
+T = TypeVar("T")
+
+
+class Watcher:
+    """One watcher process. `run` returns when `stop` is set; a kill at any moment loses nothing."""
+
+    def __init__(self, config: ProviderConfig) -> None:
+        self._config = config
+        self._rpc: NodeRpc = configured.node_rpc(config)
+        self._stopping = threading.Event()
+        self._blocks = Blocks(self._rpc, pause=self._stopping.wait)
+        # A thread for each kind, with a connection of its own: a large block must not hold a frame up.
+        self._threads = {name: ThreadPoolExecutor(1, f"watch-{name}") for name in ("frames", "heads", "blocks", "beat")}
+        self._frames: asyncio.Queue[LeaseEvents] = asyncio.Queue()
+        self._newest: Header | None = None
+        self._has_newest = asyncio.Event()
+        self._wants_blocks = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._cursor = 0
+        self._target = 0
+        self._fresh_at = 0.0
+        self._complaint = "the chain has not answered yet"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch until `stop` is set."""
+        work: list[Coroutine[Any, Any, None]] = [
+            self._hear_events(),
+            self._hear_headers(),
+            self._store_frames(),
+            self._note_heads(),
+            self._read_blocks(),
+            self._beat(),
+        ]
+        tasks = [asyncio.create_task(one) for one in work]
+        ended = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {ended}:
+                task.result()
+        finally:
+            self._stopping.set()
+            for task in (ended, *tasks):
+                task.cancel()
+            await asyncio.gather(ended, *tasks, return_exceptions=True)
+            for thread in self._threads.values():
+                thread.shutdown(wait=False, cancel_futures=True)
+
+    # What the connections bring
+
+    async def _hear_events(self) -> None:
+        async for item in self._stream(event_queries(self._config.provider_uuid)).items():
+            match item:
+                case LeaseEvents():
+                    self._frames.put_nowait(item)
+                case Connected():
+                    log.info("watcher.connected")
+                    await self._ask_node()
+                case Lost():
+                    self._lost(item)
+                case _:
+                    pass
+
+    async def _hear_headers(self) -> None:
+        async for item in self._stream((HEADER_QUERY,)).items():
+            match item:
+                case Header():
+                    self._newest = item
+                    self._has_newest.set()
+                case Connected():
+                    await self._ask_node()
+                case Lost():
+                    self._lost(item)
+                case _:
+                    pass
+
+    def _stream(self, queries: tuple[str, ...]) -> ChainStream:
+        return _CountedStream(
+            self._config.websocket_url,
+            queries=queries,
+            provider_uuid=self._config.provider_uuid,
+            ping_interval=self._config.websocket_ping_interval.total_seconds(),
+            reconnect_initial=self._config.websocket_reconnect_initial.total_seconds(),
+            reconnect_max=self._config.websocket_reconnect_max.total_seconds(),
+        )
+
+    def _lost(self, lost: Lost) -> None:
+        metrics.CHAIN_RECONNECTS.labels(RECONNECT_LABELS.get(lost.reason, "closed")).inc()
+        self._complaint = "the event stream is not connected"
+        log.warning("watcher.lost", reason=lost.reason, detail=lost.detail, delay=lost.delay)
+
+    async def _ask_node(self) -> None:
+        """After a connection: where does the node stand? Its blocks since the cursor are read at once."""
+        try:
+            status = await self._in_thread("blocks", self._rpc.status)
+        except ChainError as error:
+            self._refuse("the chain does not answer")
+            log.info("watcher.no_status", error=str(error))
+            return
+        if status.is_catching_up:
+            self._refuse("the node is catching up")
+            return
+        self._newest = Header(height=status.height, time=status.time, chain_id=status.chain_id)
+        self._has_newest.set()
+
+    # What becomes of it
+
+    async def _store_frames(self) -> None:
+        await self._begun.wait()
+        while True:
+            frames = [await self._frames.get()]
+            while not self._frames.empty():
+                frames.append(self._frames.get_nowait())
+            # Up to the cursor every block was read and stored: this is a replay, or a chain that began anew.
+            events = [event for frame in frames if frame.height > self._cursor for event in frame.events]
+            if not events:
+                continue
+            try:
+                await self._in_thread("frames", watch_store.store_events, events)
+            except DatabaseFailure as error:
+                # Not lost: the cursor stands below, and their blocks are read.
+                log.warning("watcher.frames_not_stored", events=len(events), error=str(error))
+                _count_dropped(events)
+
+    async def _note_heads(self) -> None:
+        while True:
+            await self._has_newest.wait()
+            self._has_newest.clear()
+            header = self._newest
+            if header is None or not self._is_ours(header):
+                continue
+            try:
+                if not self._begun.is_set():
+                    await self._begin(header)
+                is_fresh = await self._in_thread("heads", _see, header)
+            except DatabaseFailure as error:
+                log.warning("watcher.head_not_stored", height=header.height, error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                self._has_newest.set()
+                continue
+            if is_fresh:
+                self._fresh_at = time.monotonic()
+                self._complaint = ""
+                self._target = max(self._target, header.height)
+                self._wants_blocks.set()
+            else:
+                self._refuse(f"the node is at height {header.height}, below what was seen before")
+
+    def _is_ours(self, header: Header) -> bool:
+        if header.chain_id in {"", self._config.chain_id}:
+            return True
+        self._refuse(f"the node serves chain {header.chain_id}")
+        return False
+
+    def _refuse(self, complaint: str) -> None:
+        if self._complaint != complaint:
+            log.warning("watcher.refuses", reason=complaint)
+        self._complaint = complaint
+
+    async def _begin(self, header: Header) -> None:
+        cursor = await self._in_thread("beat", _begin, header)
+        self._cursor = cursor.last_height
+        self._begun.set()
+
+    async def _read_blocks(self) -> None:
+        await self._begun.wait()
+        while True:
+            await self._wants_blocks.wait()
+            self._wants_blocks.clear()
+            try:
+                reached = await self._in_thread("blocks", self._blocks.follow, self._target)
+                self._cursor = max(self._cursor, reached)
+            except (ChainError, DatabaseFailure) as error:
+                log.warning("watcher.blocks_not_read", target=self._target, error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wants_blocks.set()
+
+    async def _beat(self) -> None:
+        while True:
+            if time.monotonic() - self._fresh_at > BEAT_SECONDS - 1:
+                await self._ask_node()
+            try:
+                await self._in_thread("beat", self._write_beat)
+            except DatabaseFailure as error:
+                log.warning("watcher.beat_not_written", error=str(error))
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _write_beat(self) -> None:
+        watch_store.stay_trusted()
+        silent = time.monotonic() - self._fresh_at > SILENT_SECONDS
+        complaint = self._complaint or ("the chain is silent" if silent else "")
+        watch_sql.write_health(healthy=not complaint, detail=complaint)
+
+    async def _in_thread(self, name: str, call: Callable[..., T], *args: object) -> T:
+        """Run blocking work in the thread of its kind; a broken database connection is given up."""
+
+        def work() -> T:
+            try:
+                return call(*args)
+            except DatabaseFailure:
+                connection.close()
+                raise
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads[name], work)
+
+
+def _begin(header: Header) -> watch_sql.Cursor:
+    return watch_store.begin(height=header.height, block_time=header.time)
+
+
+def _see(header: Header) -> bool:
+    return watch_store.see_block(height=header.height, block_time=header.time)
+
+
+def _count_dropped(events: list[LeaseEvent]) -> None:
+    for event in events:
+        metrics.EVENTS_DROPPED.labels(event.type.value).inc()
+
+
+class _CountedStream(ChainStream):
+    """A stream that counts the frames it could not read. It goes on; what they told is found in their block."""
+
+    def read(self, text: str | bytes) -> LeaseEvents | Header | None:
+        try:
+            return super().read(text)
+        except (msgspec.MsgspecError, ValueError):
+            metrics.MALFORMED_MESSAGES.labels(STREAM_TOPIC).inc()
+            raise
