@@ -1,0 +1,167 @@
+"""What the routes need around them: a chain as a table, backends as loopback servers.
+
+Models are imported inside the fixtures: this file is read before Django is set up.
+"""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+
+from fred.conf import BackendConfig
+from leases.chain.client import Absent, ChainLease, ExactLease, Unknown
+from leases.status import LeaseState
+from tests.tenants_api.calls import PROVIDER, SKU, bearer
+from tests.tenants_api.vectors import ALICE, LEASE
+
+
+class TableChain:
+    """A chain that knows these leases; ``fails`` makes it silent."""
+
+    def __init__(self):
+        self.known = {}
+        self.asked = []
+        self.fails = False
+
+    def lease(self, lease_uuid):
+        self.asked.append(lease_uuid)
+        if self.fails:
+            return Unknown("no answer")
+        return self.known.get(lease_uuid, Absent(100))
+
+    def add(self, lease_uuid, *, height=100, **changes):
+        fields = {
+            "uuid": lease_uuid,
+            "tenant": ALICE,
+            "provider_uuid": PROVIDER,
+            "state": LeaseState.ACTIVE,
+            "items": (),
+            "created_at": None,
+        }
+        self.known[lease_uuid] = ExactLease(ChainLease(**{**fields, **changes}), height)
+
+
+class ScriptedBackend:
+    """A backend on loopback that answers by path; unknown paths are 404. ``calls`` is what it was asked."""
+
+    def __init__(self, name):
+        self.name, self.answers, self.calls = name, {}, []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                outer.calls.append(self.path)
+                status, body = outer.answers.get(self.path, (404, b"{}"))
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    def says(self, path, body, *, status=200):
+        self.answers[path] = (status, body if isinstance(body, bytes) else json.dumps(body).encode())
+
+    def holds(self, lease_uuid=LEASE, *, status="ready", code=200, **fields):
+        self.says(f"/provisions/{lease_uuid}", {"lease_uuid": str(lease_uuid), "status": status, **fields}, status=code)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def backends():
+    """Two scripted backends, docker-1 (the default) and docker-2."""
+    made = [ScriptedBackend("docker-1"), ScriptedBackend("docker-2")]
+    yield SimpleNamespace(one=made[0], two=made[1], all=made)
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def house(settings, backends):
+    """The settings of the acceptance cases: provider P, both backends, no middleware."""
+    settings.MIDDLEWARE = []
+    settings.FRED = settings.FRED.model_copy(
+        update={
+            "provider_uuid": PROVIDER,
+            "backends": (
+                BackendConfig(name="docker-1", url=backends.one.url, default=True),
+                BackendConfig(name="docker-2", url=backends.two.url, skus=[str(SKU)]),
+            ),
+        }
+    )
+    return settings
+
+
+@pytest.fixture
+def chain(monkeypatch):
+    """The chain that exact reads go to; the watcher is up to date."""
+    from leases import node
+
+    table = TableChain()
+    monkeypatch.setattr(node, "client", lambda: table)
+    return table
+
+
+@pytest.fixture
+def watcher(house, db):
+    """A watcher that saw a head just now."""
+    from django.utils import timezone
+
+    from tests.factories.leases import ChainCursorFactory
+
+    return ChainCursorFactory(head_seen_at=timezone.now())
+
+
+@pytest.fixture
+def lease(watcher):
+    """Stored lease L of alice, ACTIVE."""
+    from tests.factories.leases import LeaseFactory
+
+    return LeaseFactory(uuid=LEASE, tenant=ALICE, provider_uuid=PROVIDER, chain_state=LeaseState.ACTIVE, items=[])
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """`at(now)`: from here on the token check's clock stands at this unix time."""
+
+    from tenants_api import auth
+
+    def set_clock(now):
+        monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: now))
+
+    return set_clock
+
+
+@pytest.fixture
+def ask(client, chain, house):
+    """`ask("status")`: call a route of lease L as alice; return status and body."""
+
+    def call(route, who="alice", *, path=LEASE, headers=None, body=None, method=None):
+        headers = bearer(who, path) if headers is None else headers
+        url = f"/v1/leases/{path}/{route}"
+        if body is not None:
+            response = client.post(url, body, content_type="application/octet-stream", headers=headers)
+        else:
+            response = client.generic(method or "GET", url, headers=headers)
+        return SimpleNamespace(
+            status=response.status_code,
+            body=json.loads(response.content) if response.content else None,
+            raw=response.content,
+            headers=response.headers,
+        )
+
+    return call

@@ -1,0 +1,173 @@
+"""The payload upload: order of its checks, one winner, nothing half stored."""
+
+import hashlib
+
+import pytest
+from django.db import connection
+
+from fred import metrics
+from leases import payloads
+from leases.models import Lease, Payload
+from leases.status import LeaseState
+from tests.tenants_api.calls import bearer, envelope
+from tests.tenants_api.vectors import LEASE, VECTORS
+
+pytestmark = pytest.mark.django_db
+BODY = VECTORS["payload_text"].encode()
+DIGEST = hashlib.sha256(BODY).digest()
+
+
+@pytest.fixture
+def pending(lease):
+    """Lease L, PENDING, waiting for the payload of the vectors."""
+    Lease.objects.update(chain_state=LeaseState.PENDING, meta_hash=DIGEST)
+    return lease
+
+
+@pytest.fixture
+def upload(ask):
+    """`upload(body)`: send it with a fresh payload token."""
+
+    def send(body=BODY, **fields):
+        return ask("data", headers=bearer(**{"meta_hash": DIGEST.hex(), **fields}), body=body)
+
+    return send
+
+
+def test_ta58_a_good_upload_is_kept_and_its_lease_looked_at(upload, pending):
+    found = upload()
+    assert (found.status, found.raw) == (202, b"")
+    assert found.headers["Content-Length"] == "0"
+    assert found.headers["Content-Type"] == "application/json"
+    row = Payload.objects.get()
+    assert (bytes(row.body), bytes(row.sha256), row.state) == (BODY, DIGEST, "current")
+    woken = Lease.objects.get()
+    assert (woken.epoch, woken.due_at is None) == (1, False)
+
+
+def test_ta59_lc16_the_second_upload_is_a_conflict_and_wakes_nobody(upload, pending):
+    upload()
+    found = upload()
+    assert (found.status, found.body) == (409, envelope("payload already received", 409))
+    assert Lease.objects.get().epoch == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_lc16_of_two_uploads_at_one_moment_one_wins(run_in_threads, pending, house, chain):
+    from django.test import Client
+
+    headers = bearer(meta_hash=DIGEST.hex())
+
+    def send():
+        url = f"/v1/leases/{LEASE}/data"
+        return Client().post(url, BODY, content_type="application/octet-stream", headers=headers).status_code
+
+    assert sorted(run_in_threads(4, send)) == [202, 409, 409, 409]
+    assert Payload.objects.count() == 1
+    assert Lease.objects.get().epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "body", "expected"),
+    [
+        ({"chain_state": LeaseState.ACTIVE}, {}, BODY, (404, "lease not pending")),
+        ({"chain_state": LeaseState.CLOSED}, {}, BODY, (404, "lease not pending")),
+        ({"chain_state": LeaseState.ACTIVE, "meta_hash": b""}, {}, BODY, (404, "lease not pending")),
+        ({"meta_hash": b""}, {}, BODY, (400, "lease does not expect payload")),
+        ({"meta_hash": bytes(32)}, {}, BODY, (401, "unauthorized")),
+        ({}, {"meta_hash": "00" * 32}, BODY, (401, "unauthorized")),
+        ({}, {}, b"", (400, "payload is empty")),
+        ({}, {}, BODY + b" ", (400, "payload hash does not match meta_hash")),
+        ({}, {"meta_hash": DIGEST.hex().upper()}, BODY, (202, None)),
+    ],
+)
+def test_ta60_the_order_of_refusals(change, fields, body, expected, upload, pending):
+    Lease.objects.update(**change)
+    found = upload(body, **fields)
+    assert (found.status, found.body) == (expected[0], expected[1] and envelope(expected[1], expected[0]))
+    assert Payload.objects.exists() == (expected[0] == 202)
+
+
+def test_a_lease_the_chain_does_not_know(upload, watcher):
+    found = upload()
+    assert (found.status, found.body) == (404, envelope("lease not found", 404))
+
+
+@pytest.mark.parametrize("length", [31, 64])
+def test_lc22_a_hash_of_another_length_is_met_by_no_upload(length, upload, pending):
+    Lease.objects.update(meta_hash=bytes(length))
+    assert upload().status == 401
+    with pytest.raises(payloads.HashMismatch):
+        payloads.store(pending.pk, BODY, expected=bytes(length))
+    assert not Payload.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ta61_ta62_when_the_commit_fails_nothing_is_there_and_a_later_upload_succeeds(upload, pending):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'disk full'; END $$;
+            CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON leases_payload
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fails();
+            """
+        )
+    try:
+        found = upload()
+        assert (found.status, found.body) == (500, envelope("internal server error", 500))
+        assert not Payload.objects.exists()
+        assert Lease.objects.get().epoch == 0
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER fails ON leases_payload; DROP FUNCTION fails()")
+    assert upload().status == 202
+
+
+def test_ta63_a_payload_token_is_never_used_up(ask, pending):
+    Lease.objects.update(chain_state=LeaseState.ACTIVE)
+    headers = bearer(meta_hash=DIGEST.hex())
+    assert [ask("data", headers=headers, body=BODY).status for _ in range(3)] == [404, 404, 404]
+
+
+def test_ta29_a_body_over_the_cap(upload, pending, house):
+    house.FRED = house.FRED.model_copy(update={"max_request_body_size": len(BODY) - 1})
+    found = upload()
+    assert (found.status, found.body) == (400, envelope("failed to read request body", 400))
+    assert found.headers["Connection"] == "close"
+
+
+def test_ta29_a_body_over_the_cap_of_the_framework(upload, pending, house):
+    house.DATA_UPLOAD_MAX_MEMORY_SIZE = len(BODY) - 1
+    found = upload()
+    assert (found.status, found.body) == (400, envelope("failed to read request body", 400))
+
+
+def test_ta19_without_a_token_the_size_does_not_matter(ask, pending, house):
+    house.FRED = house.FRED.model_copy(update={"max_request_body_size": 1})
+    assert ask("data", headers={}, body=BODY).status == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "outcome"),
+    [
+        (BODY, {}, "success"),
+        (BODY + b" ", {}, "hash_mismatch"),
+        (BODY, {"timestamp": 1}, "invalid_auth"),
+        (BODY, {"meta_hash": "00" * 32}, "invalid_auth"),
+    ],
+)
+def test_each_outcome_is_counted(body, fields, outcome, upload, pending):
+    counter = metrics.PAYLOAD_UPLOADS.labels(outcome=outcome)
+    before = counter._value.get()
+    upload(body, **fields)
+    assert counter._value.get() == before + 1
+
+
+def test_a_form_is_taken_as_bytes(client, pending, house, chain):
+    found = client.post(
+        f"/v1/leases/{LEASE}/data",
+        BODY,
+        content_type="multipart/form-data; boundary=x",
+        headers=bearer(meta_hash=DIGEST.hex()),
+    )
+    assert found.status_code == 202
