@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from uuid import UUID
 
 from google.protobuf.any_pb2 import Any as PackedAny
@@ -46,9 +47,7 @@ def moment(stamp: Timestamp) -> datetime | None:
 
 def coin(message: coin_pb2.Coin) -> Coin:
     """Return an amount. Raises `Unreadable` when it is no decimal integer."""
-    if not message.amount.isdecimal():
-        raise Unreadable(f"amount {message.amount!r} of {message.denom!r} is no integer")
-    return Coin(message.denom, int(message.amount))
+    return _coin(message.denom, message.amount)
 
 
 def lease(message: billing_pb2.Lease) -> ChainLease:
@@ -60,11 +59,15 @@ def lease(message: billing_pb2.Lease) -> ChainLease:
         return ChainLease(
             uuid=UUID(message.uuid),
             tenant=message.tenant,
-            provider_uuid=UUID(message.provider_uuid),
+            provider_uuid=_shared_uuid(message.provider_uuid),
             state=state,
             items=tuple(
                 LeaseItem(
-                    UUID(item.sku_uuid), item.quantity, coin(item.locked_price), item.service_name, item.custom_domain
+                    _shared_uuid(item.sku_uuid),
+                    item.quantity,
+                    coin(item.locked_price),
+                    item.service_name,
+                    item.custom_domain,
                 )
                 for item in message.items
             ),
@@ -119,6 +122,17 @@ def tx_result(message: abci_pb2.TxResponse) -> TxResult:
         gas_used=message.gas_used,
         data=message.data,
     )
+
+
+# A listing repeats few SKUs and prices many times: one object for all of them.
+_shared_uuid = lru_cache(maxsize=4096)(UUID)
+
+
+@lru_cache(maxsize=4096)
+def _coin(denom: str, amount: str) -> Coin:
+    if not amount.isdecimal():
+        raise Unreadable(f"amount {amount!r} of {denom!r} is no integer")
+    return Coin(denom, int(amount))
 
 
 def _base_account(packed: PackedAny) -> auth_pb2.BaseAccount:
