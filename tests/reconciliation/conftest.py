@@ -59,4 +59,3 @@ def trusted(db: None) -> Callable[..., None]:
     make()
     BackendFactory(name="mock-1", url="http://127.0.0.1:2", skus=[str(SKU)], is_default=True)
     return make
-
