@@ -139,7 +139,7 @@ def _build(
     rules = list(rules)
     order = {key: index for index, rule in reversed(list(enumerate(rules))) for key in rule.keys}
     ordered: list[tuple[int, Problem]] = []
-    unread: set[str] = set()
+    unread = set(found.unread)
     try:
         tree = kind.model_validate(found.values)
     except ValidationError as error:

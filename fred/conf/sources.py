@@ -23,11 +23,12 @@ _NOT_KEYS = frozenset({"PROVIDER_CONFIG"})
 
 @dataclass(frozen=True)
 class Found:
-    """Values by key, where each was found, and what was already wrong on the way."""
+    """Values by key, where each was found, and what was already wrong on the way (`unread`: with which keys)."""
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -71,9 +72,12 @@ def gather(environment: Environment, *, prefix: str, keys: Iterable[str], secret
     for key in keys:
         name = prefix + key.upper()
         if key in secrets:
+            before = len(found.problems)
             secret = environment.secret(name, found.problems)
             if secret is not None:
                 found.values[key], found.sources[key] = secret
+            elif len(found.problems) > before:
+                found.unread.add(key)
         elif (value := environment.text(name)) is not None:
             found.values[key], found.sources[key] = value, "env"
     return found
@@ -126,11 +130,13 @@ def _backends(found: Found, environment: Environment, *, keys: frozenset[str]) -
             found.problems.append(
                 Problem(f"backends is not JSON: {error}", where="PROVIDER_BACKENDS", fix="write a JSON list of objects")
             )
+            found.unread.add("backends")
             return []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         found.problems.append(
             Problem("backends must be a list of mappings", where=where, fix="start each with `- name:`")
         )
+        found.unread.add("backends")
         return []
     made: list[dict[str, Any]] = []
     owners: dict[str, str] = {}
