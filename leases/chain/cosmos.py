@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeGuard
 from uuid import UUID
 
 import grpc
 
+from fred.metrics import CHAIN_QUERY_SECONDS
 from leases.chain import decode
 from leases.chain.channel import Answer, NodeChannel, Tls, answer, failure, height_of, status_of
 from leases.chain.client import (
@@ -55,7 +57,23 @@ _GET_TX = "/cosmos.tx.v1beta1.Service/GetTx"
 _LATEST_BLOCK = "/cosmos.base.tendermint.v1beta1.Service/GetLatestBlock"
 _SYNCING = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing"
 
+_LISTING_LABELS = {LeaseState.PENDING: "get_pending_leases", LeaseState.ACTIVE: "get_active_leases"}
+
 LeaseRead = ExactLease | Absent | Unknown
+
+
+class _Stopwatch:
+    """Adds up the time spent inside `with` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.monotonic() - self._started
 
 
 class CosmosClient:
@@ -101,7 +119,10 @@ class CosmosClient:
         silence: Unknown | None = None
         while part := list(islice(waiting, _SIDE_BY_SIDE)):
             if silence is None:
-                found |= self._read_side_by_side(part)
+                waited = _Stopwatch()
+                with waited:
+                    found |= self._read_side_by_side(part)
+                CHAIN_QUERY_SECONDS.labels("get_lease").observe(waited.seconds)
                 silence = next((read for uuid in part if _is_silence(read := found[uuid])), None)
             else:
                 found |= dict.fromkeys(part, silence)
@@ -114,19 +135,15 @@ class CosmosClient:
         or another node answered: the walk starts anew, and ends with `ListingIncomplete` when that does not help.
         """
         wanted = state or LeaseState.UNSPECIFIED
-        limit = self._page_limit
-        for _ in range(MAX_LISTING_STARTS):
-            key, height = b"", -1
-            while True:
-                page, key = self._page(provider_uuid, wanted, key=key, limit=limit)
-                is_cut = height >= 0 and (page.height < height or not (page.leases or page.unreadable or key))
-                if is_cut:
-                    break
-                yield page
-                if not key:
+        waited = _Stopwatch()
+        try:
+            for _ in range(MAX_LISTING_STARTS):
+                if (yield from self._walk(provider_uuid, wanted, waited)):
                     return
-                height, limit = page.height, max(limit, LARGE_PAGE)
-        raise ListingIncomplete(f"the listing of {wanted.name} leases was cut {MAX_LISTING_STARTS} times")
+            raise ListingIncomplete(f"the listing of {wanted.name} leases was cut {MAX_LISTING_STARTS} times")
+        finally:
+            if wanted in _LISTING_LABELS:
+                CHAIN_QUERY_SECONDS.labels(_LISTING_LABELS[wanted]).observe(waited.seconds)
 
     # Accounts and providers
 
@@ -218,6 +235,19 @@ class CosmosClient:
         return bool(got.message.syncing)
 
     # Inside
+
+    def _walk(self, provider_uuid: UUID, state: LeaseState, waited: _Stopwatch) -> Generator[LeasePage, None, bool]:
+        """One walk from the first page; whether it reached the end."""
+        key, height, limit = b"", -1, self._page_limit
+        while True:
+            with waited:
+                page, key = self._page(provider_uuid, state, key=key, limit=limit)
+            if height >= 0 and (page.height < height or not (page.leases or page.unreadable or key)):
+                return False
+            yield page
+            if not key:
+                return True
+            height, limit = page.height, max(limit, LARGE_PAGE)
 
     def _read_side_by_side(self, lease_uuids: Sequence[UUID]) -> dict[UUID, LeaseRead]:
         """Read some leases at once. Those not found are asked again, once the node's height is known."""

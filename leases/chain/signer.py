@@ -23,7 +23,7 @@ from leases.chain import messages as build
 from leases.chain import tx
 from leases.chain.client import Account, ChainClient, Coin
 from leases.chain.codes import SimulatedFailure, Verdict, simulated_failure
-from leases.chain.errors import CallRefused, ChainError, ChainUnavailable, GasUnknown, SimulationRefused
+from leases.chain.errors import CallRefused, ChainError, ChainUnavailable, GasOverflow, GasUnknown, SimulationRefused
 from leases.chain.gas import GasPolicy
 from leases.chain.keys import SigningKey
 
@@ -101,23 +101,18 @@ class Signer:
         no failure we know, gives the fall-back. Raises `WouldFail` when the failure is known, `GasTooHigh` when the
         estimate is above the cap, and what `ChainClient.account` raises.
         """
-        for attempt in (1, 2):
-            try:
-                used = client.simulate(self.simulation(messages, sequence=account.sequence))
-            except SimulationRefused as refused:
-                failure = simulated_failure(refused.text)
-                if failure is not None and failure.verdict is Verdict.SEQUENCE and attempt == 1:
-                    account = client.account(self.address)
-                    continue
-                if failure is not None and failure.verdict is not Verdict.SEQUENCE:
-                    raise WouldFail(failure) from refused
-                return self._fallback(account, refused)
-            except (ChainUnavailable, GasUnknown, CallRefused) as error:
-                return self._fallback(account, error)
-            return Estimate(
-                gas_limit=self.gas.estimated(used), source=GasSource.SIMULATED, account=account, gas_used=used
-            )
-        raise AssertionError("unreachable: the second attempt returns or raises")
+        try:
+            return self._simulated(client, messages, account)
+        except WouldFail as would:
+            if would.failure.verdict is not Verdict.SEQUENCE:
+                raise
+        account = client.account(self.address)
+        try:
+            return self._simulated(client, messages, account)
+        except WouldFail as would:
+            if would.failure.verdict is not Verdict.SEQUENCE:
+                raise
+            return self._fallback(account, would)
 
     def sign(
         self,
@@ -143,6 +138,23 @@ class Signer:
     def with_gas(self, gas: GasPolicy) -> Signer:
         """Return the same signer with another way of paying."""
         return replace(self, gas=gas)
+
+    def _simulated(self, client: ChainClient, messages: Sequence[PackedAny], account: Account) -> Estimate:
+        """Simulate once."""
+        try:
+            used = client.simulate(self.simulation(messages, sequence=account.sequence))
+        except SimulationRefused as refused:
+            failure = simulated_failure(refused.text)
+            if failure is None:
+                return self._fallback(account, refused)
+            raise WouldFail(failure) from refused
+        except (ChainUnavailable, GasUnknown, CallRefused) as error:
+            return self._fallback(account, error)
+        try:
+            gas = self.gas.estimated(used)
+        except GasOverflow as error:
+            return self._fallback(account, error)
+        return Estimate(gas_limit=gas, source=GasSource.SIMULATED, account=account, gas_used=used)
 
     def _fallback(self, account: Account, error: Exception) -> Estimate:
         return Estimate(gas_limit=self.gas.fallback(), source=GasSource.FALLBACK, account=account, error=str(error))
