@@ -1,0 +1,222 @@
+"""Hints: at most one a second and kind through the gate, bounded in time, never an error, none of it needed."""
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+from celery import Celery
+
+from fred import tasks
+from fred.celery import app
+from fred.tasks import FredTask, Hints
+
+TASK = "placements.tasks.dispatch"
+QUEUE = "dispatch"
+
+
+@pytest.fixture
+def clock():
+    class Clock:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+    return Clock()
+
+
+@pytest.fixture
+def hints(valkey, clock):
+    return Hints(lambda: app, clock=clock)
+
+
+def broker_at(url):
+    """An app whose messages go to this address, whatever the environment says."""
+    lost = Celery("lost", set_as_current=False)
+    lost.conf.broker_write_url = url
+    return lost
+
+
+def at(url, clock=time.monotonic):
+    """Hints whose Valkey and broker are at this address."""
+    hints = Hints(lambda: broker_at(url), clock=clock)
+    from redis import Redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    hints._valkey = Redis.from_url(url, socket_connect_timeout=0.2, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
+    return hints
+
+
+@pytest.fixture
+def silent():
+    """A server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+def test_a_hint_becomes_one_message_in_its_queue(valkey, hints):
+    assert hints.send(TASK)
+    assert valkey.llen(QUEUE) == 1
+    message = valkey.lindex(QUEUE, 0)
+    assert TASK.encode() in message
+
+
+def test_the_gate_lets_one_hint_a_second_through_for_each_kind(valkey, hints):
+    assert hints.send(TASK)
+    assert not hints.send(TASK)
+    assert hints.send("leases.tasks.lanes")
+    assert valkey.llen(QUEUE) == 1
+    assert 0 < valkey.pttl("fred:hint:placements.tasks.dispatch") <= 1000
+
+
+def test_a_task_that_begins_opens_the_gate_again(valkey, hints):
+    assert hints.send(TASK)
+    hints.taken(TASK)
+    assert hints.send(TASK)
+    assert valkey.llen(QUEUE) == 2
+
+
+def test_many_threads_send_one_hint(valkey, hints, run_in_threads):
+    assert sum(run_in_threads(8, lambda: hints.send(TASK))) == 1
+    assert valkey.llen(QUEUE) == 1
+
+
+def test_a_silent_valkey_costs_a_bounded_time_and_no_error(silent, clock):
+    hints = at(silent, clock)
+    started = time.monotonic()
+    assert not hints.send(TASK)
+    assert time.monotonic() - started < 1.0
+
+
+def test_after_a_failure_nothing_is_tried_for_a_second(silent, clock):
+    hints = at(silent, clock)
+    assert not hints.send(TASK)
+    started = time.monotonic()
+    assert not hints.send(TASK)
+    hints.taken(TASK)
+    assert time.monotonic() - started < 0.1
+
+
+def test_a_refused_connection_is_no_error():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    hints = at(f"redis://127.0.0.1:{port}/0")
+    assert not hints.send(TASK)
+    hints.taken(TASK)
+
+
+def test_a_broker_that_refuses_after_the_gate_is_no_error(valkey, clock):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    hints = Hints(lambda: broker_at(f"redis://127.0.0.1:{port}/0"), clock=clock)
+    started = time.monotonic()
+    assert not hints.send(TASK)
+    assert time.monotonic() - started < 1.0
+
+
+def test_a_broker_that_is_silent_after_the_gate_costs_a_bounded_time(valkey, silent, clock):
+    hints = Hints(lambda: broker_at(silent), clock=clock)
+    started = time.monotonic()
+    assert not hints.send(TASK)
+    assert time.monotonic() - started < 1.0
+
+
+def test_hints_go_on_when_valkey_is_back(valkey, hints, clock):
+    hints._valkey = at("redis://127.0.0.1:1/0")._valkey
+    assert not hints.send(TASK)
+    hints._valkey = None
+    clock.now = 1.5
+    assert hints.send(TASK)
+
+
+def test_a_fork_uses_connections_of_its_own(valkey, hints):
+    assert hints.send(TASK)
+    hints.taken(TASK)
+    before = hints._valkey
+    hints._pid = -1
+    assert hints.send(TASK)
+    assert hints._pid == os.getpid()
+    assert hints._valkey is not before
+    assert valkey.llen(QUEUE) == 2
+
+
+def test_a_busy_sender_is_not_waited_for_long(valkey, hints):
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with hints._lock:
+            held.set()
+            done.wait(10)
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    assert held.wait(10)
+    assert not hints.send(TASK)
+    done.set()
+    holder.join(10)
+
+
+def test_a_hint_expires_and_has_no_arguments(valkey, hints):
+    import base64
+    import json
+
+    hints.send(TASK)
+    message = json.loads(valkey.lindex(QUEUE, 0))
+    assert message["headers"]["expires"]
+    arguments, options, _ = json.loads(base64.b64decode(message["body"]))
+    assert (arguments, options) == ([], {})
+
+
+def test_a_task_counts_how_it_ended_and_raises_on():
+    from prometheus_client import REGISTRY
+
+    own = Celery("own", broker="memory://", set_as_current=False)
+
+    @own.task(name="tests.good", base=FredTask)
+    def good():
+        return 1
+
+    @own.task(name="tests.bad", base=FredTask)
+    def bad():
+        raise ValueError("no")
+
+    def count(task, outcome):
+        return REGISTRY.get_sample_value("fred_task_outcomes_total", {"task": task, "outcome": outcome}) or 0
+
+    assert good() == 1
+    with pytest.raises(ValueError, match="no"):
+        bad()
+    assert (count("tests.good", "complete"), count("tests.bad", "failed")) == (1, 1)
+
+
+def test_a_task_binds_its_name_to_the_log():
+    from structlog.contextvars import get_contextvars
+
+    own = Celery("own", broker="memory://", set_as_current=False)
+    seen = {}
+
+    @own.task(name="tests.seen", base=FredTask)
+    def look():
+        seen.update(get_contextvars())
+
+    look.apply()
+    assert seen["task"] == "tests.seen"
+    assert seen["task_id"]
+    assert "task" not in get_contextvars()
+
+
+def test_the_names_of_tasks_have_queues():
+    queues = {
+        name: app.amqp.router.route({}, name)["queue"].name
+        for name in (tasks.LOOK, tasks.DISPATCH, tasks.LANES, tasks.SWEEP, tasks.TICK)
+    }
+    assert queues == {
+        "reconciliation.tasks.take_a_look": "lifecycle",
+        "placements.tasks.dispatch": "dispatch",
+        "leases.tasks.lanes": "chain",
+        "reconciliation.tasks.sweep": "sweep",
+        "fred.tasks.tick": "lifecycle",
+    }
