@@ -26,6 +26,7 @@ _TOTALS: Final = """
            (SELECT max(head_height) FROM leases_chaincursor)
 """
 _COUNT: Final = "SELECT count(*) FROM leases_lease WHERE uuid = ANY(%s::uuid[]) AND phase = ANY(%s)"
+_CURSOR: Final = "SELECT 1 FROM leases_chaincursor WHERE head_height > 0 LIMIT 1"
 _STORY: Final = """
     SELECT phase, reason, count(*) FROM leases_lease WHERE uuid = ANY(%s::uuid[]) GROUP BY 1, 2 ORDER BY 3 DESC
 """
@@ -79,6 +80,14 @@ class Board:
             self._forget()
             return 0
         return _int(row[0]) if row else 0
+
+    def is_watched(self) -> bool:
+        """Whether the watcher has found its place in the chain: what is created from now on is news to it."""
+        try:
+            return self._connected().execute(_CURSOR).fetchone() is not None
+        except psycopg.Error:
+            self._forget()
+            return False
 
     def story(self, leases: Sequence[str]) -> str:
         """Where these leases stand, for a message."""

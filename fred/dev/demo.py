@@ -43,6 +43,12 @@ class Demo:
     def take_leases(self, count: int) -> float:
         """Create leases in one block and wait until all are ACTIVE; return the seconds from block to the last."""
         who = self.house.inhabitants
+        self.house.wait_for(
+            self.board.is_watched,
+            "waiting for the watcher",
+            seconds=self.house.options.wait_s,
+            where=self.house.unhealthy,
+        )
         self.house.teller.step(f"creating {_leases(count)} on the chain")
         self.leases = self.house.chain.create_leases(self.tenant, who.smallest_sku, count=count)
         started = time.monotonic()
