@@ -44,6 +44,9 @@ _SILENT = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+# Connections of a parent process: kept, unused, because tearing one down here could disturb the parent's.
+_inherited: list[grpc.Channel] = []
+
 RETRIED = frozenset({code.name for code in _SILENT} - {"CANCELLED"})
 """Names of the gRPC statuses after which the same call may work: everything but our own cancelling and refusals."""
 
@@ -93,12 +96,16 @@ class NodeChannel:
         with self._lock:
             if self._channel is not None and self._owner == os.getpid():
                 self._channel.close()
+            elif self._channel is not None:
+                _inherited.append(self._channel)
             self._channel = None
             self._methods = {}
 
     def _method(self, method: str, response_type: type[Any]) -> Callable[..., Any]:
         with self._lock:
             if self._channel is None or self._owner != os.getpid():
+                if self._channel is not None:
+                    _inherited.append(self._channel)
                 self._channel = self._connect()
                 self._owner = os.getpid()
                 self._methods = {}

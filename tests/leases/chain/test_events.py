@@ -5,6 +5,8 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leases.chain import events
 from leases.chain.errors import StreamBroken
@@ -157,3 +159,34 @@ def test_five_queries_fit_one_connection_and_its_length_limit():
     go = [frame["params"]["query"] for frame in vectors.chain()["websocket"]["subscribe_frames_go"]]
     assert list(event_queries(OURS)[:3]) == go[:3]
     assert event_queries(OURS)[3] == go[3].replace("'Tx'", "'NewBlockEvents'")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("TxResult", "header", "height", "events", "result", "value")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(FIELDS), JSON | st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3), max_size=4
+    ),
+    st.dictionaries(st.sampled_from(("tx.hash", "lease_closed.lease_uuid", "lease_closed.tenant")), JSON, max_size=3),
+)
+def test_no_frame_breaks_the_reader(value, flat):
+    """Anything a node may say is read, skipped, or counted as unreadable: never another error."""
+    frame = {"id": 1, "result": {"data": {"value": value}, "events": flat}}
+    try:
+        _stream().read(msgspec.json.encode(frame))
+    except (StreamBroken, ValueError):
+        return
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40))
+def test_no_bytes_break_the_reader(text):
+    try:
+        _stream().read(text)
+    except (StreamBroken, ValueError):
+        return
