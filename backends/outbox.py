@@ -104,7 +104,7 @@ class Outbox:
         self._delivered = 0
         self._multi: Multi | None = None
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="agent-outbox", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Take up what an earlier process left in the store and begin to send."""
@@ -112,14 +112,22 @@ class Outbox:
             found = self.store.rows("SELECT id, lease_uuid, url, body, created_at FROM outbox ORDER BY id")
             self._new.extend(Row(lease, url, body, at, id=number) for number, lease, url, body, at in found)
         self._multi = Multi()
+        self._thread = threading.Thread(target=self._run, args=(self._multi,), name="agent-outbox", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop sending. Rows in the store stay for the next start."""
         self._stopping = True
-        if self._multi is not None:
-            self._multi.wakeup()
+        multi, self._multi = self._multi, None
+        if multi is not None and self._thread is not None:
+            multi.wakeup()
             self._thread.join()
+            multi.close()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the sender runs; once it has died nothing is delivered any more."""
+        return self._thread is not None and self._thread.is_alive()
 
     @property
     def counts(self) -> Counts:
@@ -137,17 +145,13 @@ class Outbox:
         if self._multi is not None:
             self._multi.wakeup()
 
-    def _run(self) -> None:
-        multi = self._multi
-        if multi is None:
-            return
+    def _run(self, multi: Multi) -> None:
         while not self._stopping:
             self._take_new()
             self._start(multi)
             for response in multi.poll(self._wait()):
                 self._in_flight -= 1
                 self._ended(response)
-        multi.close()
 
     def _wait(self) -> float:
         if self._new or (self._ready and self._in_flight < _CONCURRENCY):

@@ -60,7 +60,7 @@ class Store:
         self._closed = False
         self._lock = threading.Lock()
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             # Two agents on one file would each believe to be the only one.

@@ -136,6 +136,7 @@ class Transfer:
         self.easy = easy = pycurl.Curl()
         for option, value in (
             (pycurl.NOSIGNAL, 1),
+            (pycurl.USERAGENT, "fred"),
             (pycurl.FOLLOWLOCATION, 0),
             (pycurl.PROXY, ""),  # an empty proxy also switches off the proxies of the environment
             (pycurl.NOPROXY, "*"),
@@ -198,7 +199,10 @@ class Transfer:
                 self._pending = memoryview(request.body)
                 easy.setopt(pycurl.POST, 1)
                 easy.setopt(pycurl.POSTFIELDSIZE_LARGE, len(request.body))
-            easy.setopt(pycurl.HTTPHEADER, lines)
+            if lines:
+                easy.setopt(pycurl.HTTPHEADER, lines)
+            else:
+                easy.unsetopt(pycurl.HTTPHEADER)  # setting an empty list would leave those of the request before
             easy.setopt(pycurl.TIMEOUT_MS, max(1, int(request.timeout * 1000)))
             easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(request.connect_timeout, request.timeout) * 1000)))
             if request.tls != self._tls:

@@ -116,7 +116,7 @@ def load(variables: Mapping[str, str], *, role: Role, path: str | None = None) -
     except ConfigError as error:
         problems.extend(error.problems)
     try:
-        agent = load_agent(variables) if role is Role.AGENT else None
+        agent = load_agent(variables, path=path) if role is Role.AGENT else None
     except ConfigError as error:
         problems.extend(error.problems)
     if problems or house is None:

@@ -56,6 +56,18 @@ def test_a_get_after_a_post_has_no_body(send):
         assert server.connections == 1  # kept
 
 
+def test_nothing_of_a_request_is_left_for_the_next(send):
+    with peer() as server:
+        send(Request(server.url, (("X-Fred-Signature", "s"), ("X-A", "1")), b"x"))
+        send(Request(server.url))
+        send(Request(server.url, body=b"y"))
+        assert [("x-a" in got.headers, "x-fred-signature" in got.headers) for got in server.got] == [
+            (True, True),
+            (False, False),
+            (False, False),
+        ]
+
+
 def test_refused_connection_sent_nothing(send):
     error = send(Request(f"http://127.0.0.1:{closed_port()}/", body=b"{}")).error
     assert (error.kind, error.sent_nothing) == (ErrorKind.REFUSED, True)

@@ -1,0 +1,366 @@
+"""Reads from a backend: complete or nothing, and silence is never absence."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from backends.client import BackendClient, deprovision_request, provision_request
+from backends.contract import (
+    Absent,
+    BackendUnavailable,
+    Dialect,
+    LeaseItem,
+    LoadStats,
+    ProvisionList,
+    ProvisionStatus,
+    Unknown,
+)
+from fred import metrics, signing
+from tests.backends.servers import LEASE, SECRET, answer, peer, says, spec, target, uuid_number
+
+
+def row(number, **fields):
+    return {"lease_uuid": str(uuid_number(number)), "status": "ready", **fields}
+
+
+def paged(pages, noun="provisions"):
+    """A script that serves these (rows, continue) pages; the token names the next one."""
+
+    def script(got):
+        number = next((i for i, (_, token) in enumerate(pages) if token and f"continue={token}&" in got.target), -1) + 1
+        rows, token = pages[number]
+        return answer(200, json.dumps({noun: rows, **({"continue": token} if token else {})}).encode())
+
+    return script
+
+
+def read(script, method, *arguments, **changes):
+    """What this read of a client makes of a scripted peer, and what the peer got."""
+    with peer(script) as server:
+        found = getattr(BackendClient(target(server.url, **changes)), method)(*arguments)
+        return found, server.got
+
+
+class Refusing:
+    """A breaker that is open."""
+
+    def enter(self):
+        return None
+
+    def record(self, ticket, *, pulse):
+        raise AssertionError("nothing was sent")
+
+
+class Listening:
+    """A breaker that lets everything through and notes what it is told."""
+
+    def __init__(self):
+        self.pulses = []
+
+    def enter(self):
+        return 7
+
+    def record(self, ticket, *, pulse):
+        assert ticket == 7
+        self.pulses.append(pulse)
+
+
+def test_requests_are_signed_over_the_whole_target():
+    with peer(says(200, {"provisions": []})) as server:
+        BackendClient(target(server.url + "/prefix/")).provisions()
+        got = server.got[0]
+    assert got.target == "/prefix/provisions?limit=1000"
+    timestamp, _ = signing.parse(got.headers["x-fred-signature"])
+    verdict = signing.verify(
+        got.headers["x-fred-signature"], keys=[SECRET], now=timestamp, method="GET", target=got.target
+    )
+    assert verdict.ok
+
+
+def test_without_a_key_nothing_is_signed():
+    _, got = read(says(200, {"provisions": []}), "provisions", secret="")
+    assert "x-fred-signature" not in got[0].headers
+
+
+def test_a_targets_repr_hides_its_key():
+    assert SECRET not in repr(target("http://h"))
+
+
+def test_provision_request_holds_what_the_contract_names():
+    made = provision_request(target("http://h:1/x"), spec(payload=b"\x00\xff", payload_hash="ab"), tag=3)
+    assert (made.url, made.tag, made.timeout) == ("http://h:1/x/provision", 3, 5.0)
+    assert json.loads(made.body) == {
+        "lease_uuid": str(LEASE),
+        "tenant": "manifest1tenant",
+        "provider_uuid": "01987000-aaaa-7bbb-8ccc-ddddeeeeffff",
+        "items": [{"sku": "sku-1", "quantity": 2}],
+        "callback_url": "http://127.0.0.1:9/callbacks/provision",
+        "payload": "AP8=",
+        "payload_hash": "ab",
+    }
+
+
+def test_optional_fields_are_left_out():
+    made = provision_request(target("http://h"), spec(items=(LeaseItem("s", 1, "web", "a.example"),)))
+    assert json.loads(made.body)["items"] == [
+        {"sku": "s", "quantity": 1, "service_name": "web", "custom_domain": "a.example"}
+    ]
+    assert "payload" not in json.loads(made.body)
+
+
+def test_a_teardown_gets_the_time_an_older_backend_needs():
+    assert deprovision_request(target("http://h"), LEASE).timeout == 90
+    assert deprovision_request(target("http://h", dialect=Dialect.CURRENT), LEASE).timeout == 5
+
+
+def test_info_reads_what_it_knows_and_drops_the_rest():
+    body = {
+        "host": "h",
+        "services": {"web": {"instances": [{"instance_index": 0, "ports": {"80/tcp": {"host_port": "31000"}}}]}},
+        "metadata": {"k": "v"},
+        "new": [1],
+        "instances": None,
+    }
+    info, got = read(says(200, body), "info", LEASE)
+    assert got[0].target == f"/info/{LEASE}"
+    assert (info.host, info.metadata, info.instances) == ("h", {"k": "v"}, ())
+    assert info.services["web"].instances[0].ports["80/tcp"].host_port == "31000"
+
+
+@pytest.mark.parametrize("method", ["info", "provision_info", "logs"])
+def test_only_an_exact_404_is_absence(method):
+    assert read(says(404, {"error": "not provisioned"}), method, LEASE)[0] == Absent()
+
+
+@pytest.mark.parametrize("method", ["info", "provision_info", "logs"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(says(500, {"error": "x"}), id="500"),
+        pytest.param(says(503, b""), id="503"),
+        pytest.param(says(410, b""), id="410"),
+        pytest.param(says(204, b""), id="204"),
+        pytest.param(says(200, b""), id="empty"),
+        pytest.param(says(200, b"<html>"), id="html"),
+        pytest.param(says(200, b"[]"), id="list"),
+        pytest.param(says(200, {"lease_uuid": 5, "host": 5, "web/0": 5}), id="wrong types"),
+        pytest.param(says(302, headers="Location: /\r\n"), id="redirect"),
+        pytest.param(lambda _got: None, id="cut"),
+    ],
+)
+def test_every_other_answer_is_unknown(method, script):
+    assert isinstance(read(script, method, LEASE)[0], Unknown)
+
+
+def test_a_point_read_about_another_lease_is_no_answer():
+    assert isinstance(read(says(200, row(1)), "provision_info", LEASE)[0], Unknown)
+
+
+def test_bc35_odd_values_of_a_row_are_read_as_the_contract_says():
+    body = {
+        "lease_uuid": str(LEASE).upper(),
+        "status": "melting",
+        "created_at": "2026-03-02T10:15:00.123456789+01:00",
+        "retained_until": "0001-01-01T00:00:00Z",
+        "provider_uuid": "",
+        "reason": "Foo",
+        "message": "a\0b",
+        "items": None,
+        "service_images": None,
+        "lifecycle_generation": {"kind": "typed"},
+        "unheard_of": {},
+    }
+    info, _ = read(says(200, body), "provision_info", LEASE)
+    assert (info.status, info.reason, info.retained_until) == (ProvisionStatus.UNKNOWN, "Foo", None)
+    assert info.created_at == datetime(2026, 3, 2, 9, 15, 0, 123457, tzinfo=UTC)
+    assert (info.provider_uuid, info.message, info.items) == (None, "a\N{REPLACEMENT CHARACTER}b", ())
+
+
+def test_a_failed_row_without_a_reason_says_unknown():
+    info, _ = read(says(200, {"lease_uuid": str(LEASE), "status": "failed"}), "provision_info", LEASE)
+    assert info.reason == "Unknown"
+
+
+def test_bc33_logs_may_be_null():
+    assert read(says(200, b"null"), "logs", LEASE)[0] == {}
+    found, got = read(says(200, {"web/0": "x"}), "logs", LEASE)
+    assert (found, got[0].target) == ({"web/0": "x"}, f"/logs/{LEASE}?tail=100")
+
+
+@pytest.mark.parametrize("body", [{}, {"total_cpu_cores": 0}])
+def test_bc36_stats_without_a_total_are_no_signal(body):
+    found, _ = read(says(200, body), "stats")
+    assert found.cpu_ratio is None
+
+
+def test_stats_that_are_not_served_are_unknown():
+    assert isinstance(read(says(404, b""), "stats")[0], Unknown)
+    assert isinstance(read(says(200, b'{"total_cpu_cores":NaN}'), "stats")[0], Unknown)
+    assert read(says(200, {"total_cpu_cores": 4, "allocated_cpu_cores": 1}), "stats")[0] == LoadStats(4, 1)
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        pytest.param([([row(1), row(2)], str(uuid_number(2))), ([row(3)], None)], id="two pages"),
+        pytest.param([([row(1)], str(uuid_number(1))), ([row(2), row(3)], None)], id="bc45 short page"),
+        pytest.param([([row(1), row(2), row(3)], None)], id="bc46 everything at once"),
+        pytest.param([([row(1), row(2), row(3)], str(uuid_number(3))), ([], "")], id="empty last page"),
+    ],
+)
+def test_a_walk_has_all_rows(pages):
+    found, got = read(paged(pages), "provisions")
+    assert found.complete
+    assert [one.lease_uuid for one in found.items] == [uuid_number(n) for n in (1, 2, 3)]
+    assert len(got) == len(pages)
+
+
+def test_bc49_an_empty_backend_lists_nothing_and_that_is_complete():
+    assert read(says(200, {"provisions": []}), "provisions")[0] == ProvisionList((), complete=True)
+    found, got = read(says(200, {"retentions": []}), "retentions")
+    assert (found.items, found.complete, got[0].target) == ((), True, "/retentions?limit=1000")
+
+
+def test_retentions_of_either_dialect_are_read():
+    rows = [{"lease_uuid": str(uuid_number(1))}, {"lease_uuid": str(uuid_number(2)), "tenant": "t"}]
+    found, _ = read(paged([(rows, None)], "retentions"), "retentions")
+    assert [(one.lease_uuid, one.tenant) for one in found.items] == [(uuid_number(1), ""), (uuid_number(2), "t")]
+
+
+TOKEN = str(uuid_number(2))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(lambda _got: answer(200, f'{{"provisions":[],"continue":"{TOKEN}"}}'.encode()), id="bc44 stuck"),
+        pytest.param(
+            lambda got: (
+                answer(500)
+                if "continue" in got.target
+                else answer(200, f'{{"provisions":[],"continue":"{TOKEN}"}}'.encode())
+            ),
+            id="bc47 second page fails",
+        ),
+        pytest.param(says(404, b""), id="bc29 404"),
+        pytest.param(says(200, {}), id="no list"),
+        pytest.param(says(200, {"provisions": None}), id="null"),
+        pytest.param(says(200, b"null"), id="null body"),
+        pytest.param(says(200, {"provisions": [{"lease_uuid": "x"}]}), id="row without a lease"),
+        pytest.param(says(200, {"provisions": [{}]}), id="empty row"),
+        pytest.param(says(200, b'{"provisions":['), id="truncated"),
+        pytest.param(lambda _got: None, id="cut"),
+    ],
+)
+def test_a_walk_that_fails_anywhere_fails_whole(script):
+    with peer(script) as server, pytest.raises(BackendUnavailable):
+        BackendClient(target(server.url)).provisions()
+
+
+def test_bc44_the_error_names_the_fault():
+    script = lambda _got: answer(200, f'{{"provisions":[],"continue":"{TOKEN}"}}'.encode())  # noqa: E731
+    with peer(script) as server, pytest.raises(BackendUnavailable, match="non-advancing continue token"):
+        BackendClient(target(server.url)).provisions()
+
+
+def test_a_page_over_its_cap_fails_the_walk():
+    with peer(says(200, b" " * (1024 * 1024 + 1))) as server, pytest.raises(BackendUnavailable, match="too large"):
+        BackendClient(target(server.url)).retentions()
+
+
+def test_bc49_a_walk_is_counted_once():
+    labels = {"backend": "b-walk", "operation": "list_provisions", "status": "success"}
+    count = lambda: metrics.BACKEND_REQUESTS.labels(**labels)._value.get()  # noqa: E731, SLF001
+    before = count()
+    pages = [([row(n)], str(uuid_number(n))) for n in range(1, 5)]
+    read(paged([*pages, ([], None)]), "provisions", name="b-walk")
+    assert count() == before + 1
+
+
+def test_lookup_asks_sorted_and_discards_an_answer_with_strangers():
+    found, got = read(says(200, {"provisions": [row(1)]}), "lookup", [uuid_number(2), uuid_number(1)])
+    assert [one.lease_uuid for one in found] == [uuid_number(1)]
+    assert got[0].target == f"/provisions?lease_uuid={uuid_number(1)}&lease_uuid={uuid_number(2)}"
+    assert isinstance(read(says(200, {"provisions": [row(3)]}), "lookup", [uuid_number(1)])[0], Unknown)
+
+
+def test_bc29_lookup_of_an_older_backend_may_say_404():
+    assert read(says(404, b""), "lookup", [LEASE])[0] == ()
+
+
+@pytest.mark.parametrize("number", [0, 101])
+def test_bc51_lookup_takes_1_to_100_leases(number):
+    with peer() as server:
+        with pytest.raises(ValueError, match=f"invalid uuid count: {number}"):
+            BackendClient(target(server.url)).lookup([uuid_number(n) for n in range(number)])
+        assert server.got == []
+
+
+def test_bc75_a_fenced_backend_is_never_contacted():
+    with peer() as server:
+        client = BackendClient(target(server.url, fenced=True))
+        assert client.info(LEASE) == Unknown('backend "b1" is fenced')
+        assert client.health().error == 'backend "b1" is fenced'
+        with pytest.raises(BackendUnavailable, match="fenced"):
+            client.provisions()
+        assert server.connections == 0
+
+
+def test_an_open_breaker_stops_reads_but_neither_walks_nor_probes():
+    with peer(says(200, {"provisions": []})) as server:
+        client = BackendClient(target(server.url), Refusing())
+        assert client.info(LEASE) == Unknown("circuit breaker is open")
+        assert server.got == []
+        assert client.provisions().complete
+        assert client.health().healthy
+
+
+@pytest.mark.parametrize(
+    ("script", "pulse"),
+    [
+        (says(200, {}), "success"),
+        (says(404, b""), "success"),
+        (says(500, b""), "failure"),
+        (says(200, b"<"), "failure"),
+        (lambda _got: None, "failure"),
+    ],
+)
+def test_the_breaker_hears_what_each_read_told(script, pulse):
+    gate = Listening()
+    with peer(script) as server:
+        BackendClient(target(server.url), gate).info(LEASE)
+    assert gate.pulses == [pulse]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "pulse"),
+    [
+        (b'{"error":"busy","code":"insufficient_resources"}', "busy: busy", "success"),
+        (b"", "get_logs failed with status 503: ", "failure"),
+        (b"<html>", "backend returned an unrecognized error response", "failure"),
+    ],
+)
+def test_bc28_a_busy_current_backend(body, reason, pulse):
+    gate = Listening()
+    with peer(says(503, body)) as server:
+        found = BackendClient(target(server.url, dialect=Dialect.CURRENT), gate).logs(LEASE)
+    assert (found, gate.pulses) == (Unknown(reason), [pulse])
+
+
+@pytest.mark.parametrize(
+    ("script", "healthy", "error"),
+    [
+        (says(200, b"whatever"), True, ""),
+        (says(503, {"error": "x"}), False, "backend unhealthy: status 503"),
+    ],
+)
+def test_health_goes_by_the_status(script, healthy, error):
+    found, got = read(script, "health")
+    assert (found.healthy, found.error) == (healthy, error)
+    assert "x-fred-signature" in got[0].headers
+
+
+def test_health_of_a_silent_backend():
+    found, _ = read(lambda _got: None, "health")
+    assert found.error.startswith("health check failed: ")

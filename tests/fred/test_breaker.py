@@ -1,0 +1,132 @@
+"""The breaker that all processes share."""
+
+import os
+
+import pytest
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fred import breaker
+from fred.breaker import Breaker, State
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def make(valkey):
+    """Breakers of as many processes as wanted, all for one backend; nothing is read from memory."""
+    return lambda **changes: Breaker(valkey, "b1", **{"fresh_for": 0.0, **changes})
+
+
+def fail(one, times):
+    for _ in range(times):
+        one.record(one.enter(), pulse="failure")
+
+
+def test_bc52_it_opens_at_five_failures_in_a_row(make):
+    one = make()
+    fail(one, 4)
+    one.record(one.enter(), pulse="success")
+    fail(one, 4)
+    assert one.view().state is State.CLOSED
+    fail(one, 1)
+    assert one.view().state is State.OPEN
+    assert one.enter() is None
+
+
+def test_bc56_processes_share_it(make):
+    one, other = make(), make()
+    fail(one, 3)
+    fail(other, 2)
+    assert (one.enter(), other.enter()) == (None, None)
+
+
+def test_bc53_after_its_time_one_call_passes_and_closes_it(make):
+    one, other = make(open_for=0.05), make(open_for=0.05)
+    fail(one, 5)
+    ticket = wait_until(one.enter)
+    assert other.enter() is None
+    assert other.view().state is State.HALF_OPEN
+    one.record(ticket, pulse="success")
+    assert None not in (one.enter(), other.enter(), other.enter())
+    assert other.view().state is State.CLOSED
+
+
+def test_bc54_a_failing_probe_opens_it_again(make):
+    one = make(open_for=0.05)
+    fail(one, 5)
+    one.record(wait_until(one.enter), pulse="failure")
+    assert one.view().state is State.OPEN
+
+
+def test_bc55_a_probe_that_told_nothing_frees_its_slot(make):
+    one = make(open_for=0.05)
+    fail(one, 5)
+    one.record(wait_until(one.enter), pulse="neutral")
+    assert one.view().state is State.HALF_OPEN
+    assert one.enter() is not None
+
+
+def test_p9_the_slot_of_a_dead_process_expires(make):
+    dead, one = make(open_for=0.02, probe_for=0.1), make(open_for=0.02, probe_for=0.1)
+    fail(dead, 5)
+    late = wait_until(dead.enter)
+    ticket = wait_until(one.enter)
+    dead.record(late, pulse="success")
+    assert one.view().state is State.HALF_OPEN  # the late answer belongs to an older generation
+    one.record(ticket, pulse="success")
+    assert one.view().state is State.CLOSED
+
+
+def test_bc58_an_answer_from_before_it_opened_does_not_close_it(make):
+    one = make()
+    early = one.enter()
+    fail(one, 5)
+    one.record(early, pulse="success")
+    assert one.enter() is None
+
+
+def test_in_calm_nothing_is_written_and_little_read(valkey):
+    one = Breaker(valkey, "b1", fresh_for=60.0)
+    before = valkey.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    for _ in range(100):
+        one.record(one.enter(), pulse="success")
+    after = valkey.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert after - before <= 2
+    assert valkey.exists("fred:cb:b1") == 0
+
+
+def test_a_flushed_valkey_means_closed(make, valkey):
+    one = make()
+    fail(one, 5)
+    valkey.flushdb()
+    assert one.enter() is not None
+
+
+def test_a_valkey_that_is_away_means_closed():
+    one = Breaker(Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0)), "b1")
+    ticket = one.enter()
+    assert ticket is not None
+    one.record(ticket, pulse="failure")
+    assert one.view().state is State.CLOSED
+
+
+def test_routing_sees_whether_a_call_would_be_refused(valkey):
+    breaker.forget()
+    assert not breaker.is_open("b1")
+    fail(breaker.of("b1"), 5)
+    assert breaker.is_open("b1")
+    assert 50 < breaker.half_opens_in("b1") <= 60
+    assert not breaker.is_open("b2")
+    breaker.forget()
+
+
+def test_a_fork_makes_its_own_connection(valkey):
+    breaker.forget()
+    mine = breaker.of("b1")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if breaker.of("b1") is not mine and breaker.of("b1").enter() is not None else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert breaker.of("b1") is mine
+    breaker.forget()
