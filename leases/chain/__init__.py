@@ -5,12 +5,13 @@
 | `client` | `ChainClient`, the contract, and the facts it returns |
 | `cosmos` | `CosmosClient`: that contract over gRPC |
 | `channel` | the gRPC connection of a process |
-| `configured` | the client, signer and streams that the settings describe |
+| `configured` | the client, RPC and signer that the settings describe |
 | `decode` | protobuf answers to facts |
 | `errors` | what can go wrong, as types that say what to do next |
 | `codes` | the chain's result codes and what each means for us |
 | `keys` | mnemonic, derivation, private key, signature |
 | `keyring` | the key files of the chain's command line tool |
+| `ripemd160` | the digest inside addresses |
 | `address` | bech32 and the address of a tenant's credit |
 | `messages` | the messages we send, packed into `Any` |
 | `tx` | bytes of a transaction: body, fee, sign document, signature, hash |

@@ -1,4 +1,4 @@
-"""What the settings describe: the client, the signer and the streams of this provider.
+"""What the settings describe: the client, the RPC and the signer of this provider.
 
 Each call makes a new object; a process keeps its own. Nothing connects before it is used.
 """
@@ -17,7 +17,6 @@ from leases.chain.gas import GasPolicy
 from leases.chain.keys import SigningKey
 from leases.chain.rpc import NodeRpc, base_url
 from leases.chain.signer import Signer
-from leases.chain.stream import HEADER_QUERY, ChainStream, event_queries
 
 
 def chain_client(config: ProviderConfig) -> CosmosClient:
@@ -36,16 +35,6 @@ def chain_client(config: ProviderConfig) -> CosmosClient:
 def node_rpc(config: ProviderConfig) -> NodeRpc:
     """Return the HTTP RPC of the node whose WebSocket is configured."""
     return NodeRpc(base_url(config.websocket_url), provider_uuid=config.provider_uuid)
-
-
-def event_stream(config: ProviderConfig) -> ChainStream:
-    """Return the stream of lease events."""
-    return _stream(config, event_queries(config.provider_uuid))
-
-
-def header_stream(config: ProviderConfig) -> ChainStream:
-    """Return the stream of new blocks, on a connection of its own: one connection has room for five subscriptions."""
-    return _stream(config, (HEADER_QUERY,))
 
 
 def provider_signer(config: ProviderConfig, house: HouseConfig) -> Signer:
@@ -93,15 +82,4 @@ def _provider_key(config: ProviderConfig, house: HouseConfig) -> SigningKey:
         config.key_name,
         backend=config.keyring_backend,
         passphrase=house.fred_keyring_passphrase.get_secret_value(),
-    )
-
-
-def _stream(config: ProviderConfig, queries: tuple[str, ...]) -> ChainStream:
-    return ChainStream(
-        config.websocket_url,
-        queries=queries,
-        provider_uuid=config.provider_uuid,
-        ping_interval=config.websocket_ping_interval.total_seconds(),
-        reconnect_initial=config.websocket_reconnect_initial.total_seconds(),
-        reconnect_max=config.websocket_reconnect_max.total_seconds(),
     )

@@ -34,18 +34,6 @@ class EventType(StrEnum):
     DOMAIN_CLEARED = "lease_custom_domain_cleared"
 
 
-ENDS = frozenset(
-    {
-        EventType.REJECTED,
-        EventType.CANCELLED,
-        EventType.CLOSED,
-        EventType.EXPIRED,
-        EventType.AUTO_CLOSED,
-        EventType.WITHDRAWN,
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class LeaseEvent:
     """One event of one lease, in the block of this height.

@@ -13,7 +13,7 @@ signer). It is safe to share between threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from google.protobuf.any_pb2 import Any as PackedAny
@@ -134,10 +134,6 @@ class Signer:
             fee=Coin(denom=self.gas.fee_denom, amount=self.gas.fee(gas_limit)),
             timeout_height=timeout_height,
         )
-
-    def with_gas(self, gas: GasPolicy) -> Signer:
-        """Return the same signer with another way of paying."""
-        return replace(self, gas=gas)
 
     def _simulated(self, client: ChainClient, messages: Sequence[PackedAny], account: Account) -> Estimate:
         """Simulate once."""

@@ -142,6 +142,6 @@ def test_a_provider_sends_plainly_a_sub_signer_wraps():
     assert sub_signer.in_providers_name([]) == []
 
 
-def test_the_same_signer_may_pay_another_way():
-    signer = _signer().with_gas(GasPolicy(gas_price=0))
-    assert signer.sign(_acknowledgement(), account=ACCOUNT_7, gas_limit=1).fee.amount == 1
+def test_a_fee_is_paid_even_where_gas_is_free():
+    """CH-10"""
+    assert _signer(gas_price=0).sign(_acknowledgement(), account=ACCOUNT_7, gas_limit=100).fee.amount == 1
