@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import django
+import hypothesis
 import pytest
 import redis
 
 from tests.services import Services, use_valkey, valkey_of_worker
+
+# A machine that is busy elsewhere makes no example wrong.
+hypothesis.settings.register_profile("fred", deadline=None)
+hypothesis.settings.load_profile("fred")
 
 _services = pytest.StashKey[Services]()
 
@@ -84,3 +89,18 @@ def run_in_threads() -> Callable[..., list[Any]]:
         return results
 
     return run
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The test database; at the end, threads of the process that still hold a connection to it lose it."""
+    yield
+    from django.db import connection
+
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()
+            """
+        )
