@@ -44,9 +44,13 @@ log = structlog.get_logger(__name__)
 class Edge:
     """The outermost ASGI application of HTTP; other kinds of connections pass untouched."""
 
-    def __init__(self, app: App, *, cors_origins: Sequence[str]) -> None:
-        """`cors_origins` as configured: empty means no CORS at all, `*` means every origin."""
+    def __init__(self, app: App, *, cors_origins: Sequence[str], secures: bool = True) -> None:
+        """`cors_origins` as configured: empty means no CORS at all, `*` means every origin.
+
+        `secures` False leaves the security headers to the application.
+        """
         self._app = app
+        self._security = SECURITY_HEADERS if secures else []
         self._cors = Cors(cors_origins) if cors_origins else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,7 +63,7 @@ class Edge:
             await send({"type": "http.response.start", "status": 204, "headers": self._cors.preflight(asked)})
             await send({"type": "http.response.body", "body": b""})
             return
-        extra = [*self._cors.simple(asked), *SECURITY_HEADERS] if self._cors and asked else SECURITY_HEADERS
+        extra = [*self._cors.simple(asked), *self._security] if self._cors and asked else self._security
         await self._observed(scope, receive, send, extra)
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send, extra: Headers) -> None:

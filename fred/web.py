@@ -92,7 +92,7 @@ def compose() -> Web:
     if settings.HOUSE.fred_role == "admin":
         limits = Limits(config.max_request_body_size, read_s, ADMIN_ANSWER_WITHIN_S)
         site = ThreadedDjango(limits, threads=4, reserved=RESERVED, middleware=True)
-        return Web(Edge(site, cors_origins=()), [_closer(site)])
+        return Web(Edge(site, cors_origins=(), secures=False), [_closer(site)])
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S)
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
     callbacks = callbacks_asgi.CallbackEndpoint(config)
