@@ -21,6 +21,7 @@ from leases import sql, tx_sql, wake
 from leases.chain.client import Absent, Broadcast, ChainClient, ExactLease, TxResult, Unknown
 from leases.chain.codes import Verdict, verdict
 from leases.chain.errors import ChainError, ChainUnavailable
+from leases.lane_draft import simulations
 from leases.models import ChainTx
 from leases.node import client
 from leases.tx_sql import Bound, OpenTx
@@ -297,6 +298,7 @@ def _recorded(work: Callable[[], None]) -> bool:
 
 
 def _count_failure(tx: OpenTx, what: Verdict) -> None:
+    simulations.forget(tx.kind)
     metrics.TRANSACTIONS.labels(NAMES.get(tx.kind, tx.kind), "error").inc()
     if what in {Verdict.GAS, Verdict.FEE} and tx.kind == "ack":
         metrics.ACK_FEE_GAS_ERRORS.labels("0").inc()

@@ -34,6 +34,11 @@ MOST_SIMULATIONS = 64
 """After so many the rest of a group waits for the next transaction."""
 FIRST_GAS_PER_LEASE = 75_000
 """Until a simulation has told better."""
+GAS_OF_CHECKS = 100_000
+"""Added to the gas of the leases for what a transaction costs by itself."""
+ENOUGH_TO_KNOW = 50
+"""From so many leases on a simulation tells the gas of one well: what the transaction costs by itself is spread."""
+KNOWN_SECONDS = 60.0
 HOPELESS = frozenset({Verdict.MISCONFIGURED, Verdict.SIGNER})
 """Failures of who asks, not of a lease: sorting leases out cannot help."""
 
@@ -72,16 +77,30 @@ def build(picks: Sequence[Pick], provider: str) -> list[PackedAny]:
 
 
 class Simulations:
-    """Whether the node's simulation is of use: five useless answers in a row, and it is left alone for 30 s."""
+    """What simulations told this process, and whether asking for one is of use.
+
+    Five useless answers in a row, and the node is left alone for 30 s. While transactions of a verb succeed their gas is
+    known and nothing is asked: a simulation costs a node as much as the transaction. The first failure ends that.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._useless = 0
         self._rests_until = 0.0
+        self._known_until: dict[str, float] = {}
         self.gas_per_lease: dict[str, int] = {}
+
+    def known(self, signer: Signer, picks: Sequence[Pick]) -> int | None:
+        """The gas of these wishes if it is known well enough not to ask."""
+        verb = picks[0].verb
+        if time.monotonic() > self._known_until.get(verb, 0.0):
+            return None
+        gas = self.gas_per_lease[verb] * len(picks) + GAS_OF_CHECKS
+        return gas if not signer.gas.max_gas_limit or gas <= signer.gas.max_gas_limit else None
 
     def estimate(self, signer: Signer, chain: ChainClient, picks: Sequence[Pick], *, account: Account) -> Estimate:
         """`Signer.estimate`, counted; while it rests, the fall-back at once."""
+        verb = picks[0].verb
         if time.monotonic() < self._rests_until:
             metrics.GAS_SIMULATIONS.labels("fallback").inc()
             return Estimate(
@@ -96,15 +115,22 @@ class Simulations:
             raise
         except WouldFail:
             self._note(useful=True)
+            self.forget(verb)
             raise
         useful = estimate.source is GasSource.SIMULATED
         metrics.GAS_SIMULATIONS.labels(estimate.source.value).inc()
         self._note(useful=useful)
         if useful:
-            self.gas_per_lease[picks[0].verb] = max(1, estimate.gas_limit // len(picks))
+            self.gas_per_lease[verb] = max(1, estimate.gas_limit // len(picks))
+            if len(picks) >= ENOUGH_TO_KNOW:
+                self._known_until[verb] = time.monotonic() + KNOWN_SECONDS
         else:
             log.warning("lane.no_simulation", error=estimate.error, gas=estimate.gas_limit)
         return estimate
+
+    def forget(self, verb: str) -> None:
+        """Something of this verb failed: the next transaction is simulated."""
+        self._known_until.pop(verb, None)
 
     def _note(self, *, useful: bool) -> None:
         with self._lock:
@@ -209,7 +235,10 @@ class _Fitting:
     def _settle(self) -> None:
         """Take the estimate; halve above the cap on gas; without a simulation cut to what the fall-back carries."""
         made, verb = self.made, self.made.sent[0].verb
+        known = simulations.known(self.signer, made.sent)
         estimate = None
+        if known is not None and made.account is not None:
+            estimate = Estimate(gas_limit=known, source=GasSource.SIMULATED, account=made.account)
         while estimate is None:
             try:
                 estimate = self._estimate(made.sent)
