@@ -42,7 +42,10 @@ def back_off(attempts: int) -> timedelta:
 
 
 class Due(models.Model):
-    """A row that can be due. The three columns are written only by the functions here and by bulk statements that raise the epoch."""
+    """A row that can be due.
+
+    The three columns are written only by the functions here and by bulk statements that raise the epoch.
+    """
 
     due_at = models.DateTimeField(null=True, blank=True)
     epoch = models.BigIntegerField(default=0)
@@ -75,7 +78,7 @@ def claim(
     ``where`` narrows the rows (SQL over the table, alias ``t``, with ``params``); ``also_set`` adds assignments to the
     same update. Must not run inside a transaction that goes on to do something else.
     """
-    table, key = model._meta.db_table, model._meta.pk.column  # type: ignore[union-attr]
+    table, key = model._meta.db_table, model._meta.pk.column
     setting = f", {also_set}" if also_set else ""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -88,7 +91,7 @@ def claim(
              WHERE r.{key} = picked.{key}
          RETURNING r.{key}, r.epoch, r.attempts
             """,
-            [claim_for, *params, limit],
+            [claim_for, *params, limit],  # type: ignore[list-item]
         )
         return [Claim(*row) for row in cursor.fetchall()]
 
@@ -100,7 +103,7 @@ def renew(model: type[Due], held: Mapping[Any, int], *, claim_for: timedelta = C
     """
     if not held:
         return set()
-    table, key = model._meta.db_table, model._meta.pk.column  # type: ignore[union-attr]
+    table, key = model._meta.db_table, model._meta.pk.column
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -111,7 +114,7 @@ def renew(model: type[Due], held: Mapping[Any, int], *, claim_for: timedelta = C
             UPDATE {table} AS r SET due_at = now() + %s FROM mine WHERE r.{key} = mine.{key}
          RETURNING r.{key}
             """,
-            [list(held), list(held.values()), claim_for],
+            [list(held), list(held.values()), claim_for],  # type: ignore[list-item]
         )
         return {row[0] for row in cursor.fetchall()}
 
@@ -123,7 +126,7 @@ def release(model: type[Due], held: Mapping[Any, int], *, after: timedelta = tim
     """
     if not held:
         return set()
-    table, key = model._meta.db_table, model._meta.pk.column  # type: ignore[union-attr]
+    table, key = model._meta.db_table, model._meta.pk.column
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -134,13 +137,13 @@ def release(model: type[Due], held: Mapping[Any, int], *, after: timedelta = tim
             UPDATE {table} AS r SET due_at = now() + %s, epoch = r.epoch + 1 FROM mine WHERE r.{key} = mine.{key}
          RETURNING r.{key}
             """,
-            [list(held), list(held.values()), after],
+            [list(held), list(held.values()), after],  # type: ignore[list-item]
         )
         return {row[0] for row in cursor.fetchall()}
 
 
 def _array_type(model: type[Due]) -> str:
-    kind = model._meta.pk.db_type(connection)  # type: ignore[union-attr]
+    kind = model._meta.pk.db_type(connection)
     if kind is None:
         msg = f"{model.__name__} has no column for its key"
         raise TypeError(msg)
@@ -245,9 +248,9 @@ def holding(
 ) -> Iterator[Holding]:
     """Keep these claims (key to epoch) alive while the block runs, ``seconds`` at the longest.
 
-    ``claimed_at`` is ``time.monotonic()`` from before the claiming statement. ``Holding.lost`` names those that the last
-    renewal could not prolong: locked at that moment, or gone. A killed process renews nothing, so its rows are free
-    again when the claim ends.
+    ``claimed_at`` is ``time.monotonic()`` from before the claiming statement. ``Holding.lost`` names those that the
+    last renewal could not prolong: locked at that moment, or gone. A killed process renews nothing, so its rows are
+    free again when the claim ends.
     """
     now = time.monotonic()
     one = Holding(model, dict(epochs), until=now + seconds, confirmed_at=claimed_at or now, claim_for=claim_for)

@@ -22,14 +22,20 @@ class Lease(Due):
     provider_uuid = models.UUIDField(null=True, blank=True)
     chain_state = models.SmallIntegerField(null=True, blank=True, help_text="LeaseState as read; null: never read.")
     chain_height = models.BigIntegerField(default=-1, help_text="Height of the newest read; -1: never read.")
-    absent_height = models.BigIntegerField(null=True, blank=True, help_text="Height of an exact read that found no such lease.")
-    items = models.JSONField(default=list, help_text="Items in chain order: sku, quantity, service_name, custom_domain.")
+    absent_height = models.BigIntegerField(
+        null=True, blank=True, help_text="Height of an exact read that found no such lease."
+    )
+    items = models.JSONField(
+        default=list, help_text="Items in chain order: sku, quantity, service_name, custom_domain."
+    )
     meta_hash = models.BinaryField(default=b"")
     created_at = models.DateTimeField(null=True, blank=True, help_text="When it was created, as the chain says.")
     chain_reason = models.TextField(default="", blank=True, help_text="Rejection or closure reason on chain.")
 
     news_height = models.BigIntegerField(default=-1, help_text="A read below this height is too old to act on.")
-    touched_at = models.DateTimeField(null=True, blank=True, help_text="Inventory walks begun before this prove nothing.")
+    touched_at = models.DateTimeField(
+        null=True, blank=True, help_text="Inventory walks begun before this prove nothing."
+    )
 
     phase = models.TextField(default="observed", help_text="What the last look called it; nothing decides by it.")
     reason = models.TextField(default="", blank=True, help_text="Why it waits, if it waits.")
@@ -72,14 +78,16 @@ class Payload(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["lease"], condition=Q(state="current"), name="payload_one_current"),
         ]
-        indexes = [models.Index(fields=["delete_after"], name="payload_delete", condition=Q(delete_after__isnull=False))]
+        indexes = [
+            models.Index(fields=["delete_after"], name="payload_delete", condition=Q(delete_after__isnull=False))
+        ]
 
     def __str__(self) -> str:
         return f"payload of {self.lease_id}"
 
 
 class ChainEvent(models.Model):
-    """One event of a lease of ours. Each type happens at most once in a lease's life, so the key makes replays harmless."""
+    """One event of a lease of ours. Each type happens at most once in a lease's life: a replay finds its row."""
 
     chain_id = models.TextField()
     lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid")
@@ -109,7 +117,9 @@ class ChainCursor(models.Model):
     head_seen_at = models.DateTimeField(null=True, blank=True, help_text="When the watcher last saw a new head.")
     trusted_from_height = models.BigIntegerField(default=0)
     trusted_from_at = models.DateTimeField(db_default=Now(), help_text="By the clock of this database.")
-    trusted_block_at = models.DateTimeField(null=True, blank=True, help_text="The same, by the clock of the chain's blocks.")
+    trusted_block_at = models.DateTimeField(
+        null=True, blank=True, help_text="The same, by the clock of the chain's blocks."
+    )
     alive_at = models.DateTimeField(db_default=Now())
     system_identifier = models.TextField(default="", blank=True)
     timeline_id = models.IntegerField(default=0)
@@ -133,7 +143,7 @@ class Signer(Due):
 
 
 class ChainTx(Due):
-    """A signed transaction. The row appears with its bytes, before the broadcast; its hash decides what became of it."""
+    """A signed transaction. The row appears with its bytes, before the broadcast; its hash decides its fate."""
 
     class State(models.TextChoices):
         SIGNED = "signed"
@@ -162,7 +172,9 @@ class ChainTx(Due):
     class Meta(Due.Meta):
         abstract = False
         constraints = [
-            models.UniqueConstraint(fields=["signer"], condition=Q(state__in=["signed", "broadcast"]), name="chain_tx_one_open"),
+            models.UniqueConstraint(
+                fields=["signer"], condition=Q(state__in=["signed", "broadcast"]), name="chain_tx_one_open"
+            ),
         ]
         indexes = [models.Index(fields=["due_at"], name="chain_tx_due", condition=Q(due_at__isnull=False))]
 
@@ -192,7 +204,9 @@ class ChainAction(Due):
     tx = models.ForeignKey(ChainTx, models.SET_NULL, null=True, blank=True)
     operation_id = models.UUIDField(null=True, blank=True)
     valid_until = models.DateTimeField(null=True, blank=True, help_text="Past it nobody signs a reject or close.")
-    lease_epoch = models.BigIntegerField(null=True, blank=True, help_text="A reject or close falls if the lease moved on.")
+    lease_epoch = models.BigIntegerField(
+        null=True, blank=True, help_text="A reject or close falls if the lease moved on."
+    )
     last_error = models.TextField(default="", blank=True)
     created_at = models.DateTimeField(db_default=Now())
     decided_at = models.DateTimeField(null=True, blank=True)

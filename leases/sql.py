@@ -138,12 +138,17 @@ def _columns(rows: Sequence[tuple[ChainLease, int]], claimed: Mapping[UUID, int]
         [lease.provider_uuid for lease in leases],
         [int(lease.state) for lease in leases],
         [height for _, height in rows],
-        [json.dumps(items_json(lease)) for lease in leases],
+        [items_text(lease) for lease in leases],
         [lease.meta_hash for lease in leases],
         [lease.created_at for lease in leases],
         [lease.rejection_reason or lease.closure_reason or "" for lease in leases],
         [claimed.get(lease.uuid) for lease in leases],
     ]
+
+
+def items_text(lease: ChainLease) -> str:
+    """The same items as JSON text."""
+    return json.dumps(items_json(lease))
 
 
 def items_json(lease: ChainLease) -> list[dict[str, Any]]:
@@ -202,5 +207,6 @@ def touch(uuids: Iterable[UUID], *, at: datetime | None = None) -> None:
     """Something of these locked leases changed at a backend's side: inventory walks begun before now prove nothing."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE leases_lease SET touched_at = COALESCE(%s, clock_timestamp()) WHERE uuid = ANY(%s)", [at, list(uuids)]
+            "UPDATE leases_lease SET touched_at = COALESCE(%s, clock_timestamp()) WHERE uuid = ANY(%s)",
+            [at, list(uuids)],
         )

@@ -13,11 +13,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from fred.tasks import hint
+from fred.tasks import LOOK, hint
 from leases import sql
-
-LOOK = "reconciliation.tasks.take_a_look"
-"""Name of the task that looks at due leases; the floor that owns it stands above this one."""
 
 
 @dataclass(slots=True)
@@ -39,7 +36,7 @@ class News:
 
 @contextmanager
 def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False) -> Iterator[News]:
-    """Lock these leases in uuid order, with stubs for unknown ones; inside, store the news and wake those it is new for.
+    """Lock these leases in uuid order, stubs for unknown ones; inside, store the news and wake those it is new for.
 
     With ``skip_locked`` leases that somebody holds at this moment are left out of ``News.locked``. After the commit one
     hint asks a worker to look.
@@ -58,6 +55,11 @@ def leases(uuids: Iterable[UUID]) -> set[UUID]:
         if woken:
             transaction.on_commit(hint_look)
     return woken
+
+
+def hint_after_commit() -> None:
+    """Hint once the running transaction has woken leases for good."""
+    transaction.on_commit(hint_look)
 
 
 def hint_look() -> None:

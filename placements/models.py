@@ -14,7 +14,7 @@ from placements.status import OperationState
 
 
 class Placement(models.Model):
-    """The backend that a lease belongs to. Written with the operation, before any call; outlives the lease until pruned."""
+    """The backend that a lease belongs to. Written with the operation, before any call; stays until pruned."""
 
     class Status(models.TextChoices):
         ATTEMPTED = "attempted"
@@ -28,7 +28,9 @@ class Placement(models.Model):
     backend = models.ForeignKey(Backend, models.PROTECT, null=True, blank=True, db_column="backend")
     storage_id = models.UUIDField(null=True, blank=True)
     candidates = ArrayField(models.TextField(), default=list, blank=True)
-    lifecycle_id = models.UUIDField(null=True, blank=True, help_text="Operation whose callback URL the backend goes on using.")
+    lifecycle_id = models.UUIDField(
+        null=True, blank=True, help_text="Operation whose callback URL the backend goes on using."
+    )
     lifecycle_retired_at = models.DateTimeField(null=True, blank=True)
     set_at = models.DateTimeField(db_default=Now())
     revision = models.BigIntegerField(default=1)
@@ -36,7 +38,8 @@ class Placement(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=~Q(status__in=["attempted", "confirmed"]) | Q(backend__isnull=False), name="placement_names_owner"
+                condition=~Q(status__in=["attempted", "confirmed"]) | Q(backend__isnull=False),
+                name="placement_names_owner",
             ),
         ]
 
@@ -69,13 +72,17 @@ class Operation(Due):
     callback_url = models.TextField()
     lifecycle_url = models.TextField(default="", blank=True)
 
-    state = models.TextField(choices=[(state.value, state.value) for state in OperationState], default=OperationState.RESERVED)
+    state = models.TextField(
+        choices=[(state.value, state.value) for state in OperationState], default=OperationState.RESERVED
+    )
     refusal = models.TextField(default="", blank=True, help_text="Code of the refusal, or not_sent, callback_timeout.")
     error = models.TextField(default="", blank=True, help_text="The backend's words.")
     dispatch_count = models.IntegerField(default=0)
     first_dispatched_at = models.DateTimeField(null=True, blank=True)
     last_dispatched_at = models.DateTimeField(null=True, blank=True)
-    on_wire_until = models.DateTimeField(null=True, blank=True, help_text="Latest end of the call that may be under way.")
+    on_wire_until = models.DateTimeField(
+        null=True, blank=True, help_text="Latest end of the call that may be under way."
+    )
     valid_until = models.DateTimeField(null=True, blank=True, help_text="Past it nobody pushes: look again first.")
     created_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -85,7 +92,8 @@ class Operation(Due):
         abstract = False
         constraints = [
             models.CheckConstraint(
-                condition=Q(kind="restore", source_lease__isnull=False) | Q(kind="provision", source_lease__isnull=True),
+                condition=Q(kind="restore", source_lease__isnull=False)
+                | Q(kind="provision", source_lease__isnull=True),
                 name="operation_restore_has_source",
             ),
             models.CheckConstraint(
@@ -133,7 +141,9 @@ class Callback(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["selector_id", "status"], condition=Q(selector="operation"), name="callback_once_operation"),
+            models.UniqueConstraint(
+                fields=["selector_id", "status"], condition=Q(selector="operation"), name="callback_once_operation"
+            ),
             models.UniqueConstraint(
                 fields=["selector_id", "maintenance_id", "status", "maintenance_admitted_at"],
                 condition=Q(maintenance_id__isnull=False),
@@ -141,7 +151,9 @@ class Callback(models.Model):
                 name="callback_once_maintenance",
             ),
         ]
-        indexes = [models.Index(fields=["lease", "id"], name="callback_unapplied", condition=Q(applied_at__isnull=True))]
+        indexes = [
+            models.Index(fields=["lease", "id"], name="callback_unapplied", condition=Q(applied_at__isnull=True))
+        ]
 
     def __str__(self) -> str:
         return f"{self.status} for {self.lease_id}"

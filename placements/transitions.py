@@ -18,7 +18,7 @@ def move(
     errors: Mapping[UUID, str] | None = None,
     rest: bool = False,
 ) -> set[UUID]:
-    """Move each operation that may go there and is still at this epoch (None: any); raise its epoch; return those that went.
+    """Move each operation that may go there and is still at this epoch (None: any); return those that went.
 
     A final state also ends all pushing (``due_at`` null) and stamps ``finished_at``; ``rest`` ends the pushing for
     another state, and forgets what an earlier push met. The lease rows must be locked by the caller when the move is

@@ -89,7 +89,7 @@ def printed_table() -> str:
     """The table as Markdown: number, name, when it applies, what it decides."""
     lines = ["| # | rule | applies when | then |", "|---|---|---|---|"]
     for number, rule in enumerate(TABLE, 1):
-        when, then = (rule.__doc__ or "|").split("|", 1)
+        when, then = " ".join((rule.__doc__ or "|").split()).split("|", 1)
         lines.append(f"| {number} | `{rule.__name__}` | {when.strip()} | {then.strip()} |")
     return "\n".join(lines)
 

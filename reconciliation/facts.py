@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -95,7 +96,7 @@ def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
             return False
         for start in range(0, len(listed), due.BATCH):
             chunk = listed[start : start + due.BATCH]
-            due.in_transaction(lambda: lease_sql.store_reads(chunk, exact=False, claimed=claimed))  # noqa: B023 - runs now
+            due.in_transaction(partial(lease_sql.store_reads, chunk, exact=False, claimed=claimed))
         return True
     finally:
         due.release(PeriodicTask, {LISTING: mine[0].epoch})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,19 +14,22 @@ def rows(sql: str, *params: Any) -> list[tuple[Any, ...]]:
     """Run one read; return all its rows."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
 
 
-def now() -> Any:
+def now() -> datetime:
     """The database's time at this moment; read once per batch and passed on."""
-    return rows("SELECT clock_timestamp()")[0][0]
+    at: datetime = rows("SELECT clock_timestamp()")[0][0]
+    return at
 
 
 def leases(uuids: Sequence[UUID]) -> Iterator[tuple[Any, ...]]:
     """Lease rows of the batch."""
     yield from rows(
         """
-        SELECT uuid, tenant, provider_uuid, chain_state, chain_height, absent_height, COALESCE(items->0->>'sku', ''), meta_hash, created_at,
+        SELECT uuid, tenant, provider_uuid, chain_state, chain_height, absent_height,
+               COALESCE(items->0->>'sku', ''), meta_hash, created_at,
                news_height, touched_at, phase, reason
           FROM leases_lease WHERE uuid = ANY(%s)
         """,
@@ -152,7 +156,8 @@ def backends() -> list[tuple[Any, ...]]:
     """Every backend row, with the begin of its newest complete walk."""
     return rows(
         """
-        SELECT b.name, ARRAY(SELECT jsonb_array_elements_text(b.skus)), b.is_default, b.configured, b.fenced, b.drained OR b.retired_at IS NOT NULL, w.started_at
+        SELECT b.name, ARRAY(SELECT jsonb_array_elements_text(b.skus)), b.is_default, b.configured, b.fenced,
+               b.drained OR b.retired_at IS NOT NULL, w.started_at
           FROM backends_backend AS b
           LEFT JOIN LATERAL (SELECT max(started_at) AS started_at FROM reconciliation_sweepbackend AS s
                               WHERE s.backend = b.name AND s.complete) AS w ON TRUE

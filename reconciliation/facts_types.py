@@ -282,7 +282,7 @@ class LeaseFacts:
         return trusted is not None and self.created_at is not None and self.created_at >= trusted
 
     def is_walked(self) -> bool:
-        """Whether every backend was walked to the end since this database can be trusted, and since the lease changed."""
+        """Whether every backend was walked to the end since this database is trusted and since the lease changed."""
         since, trusted = self.world.walked_all_since, self.world.trusted_from_at
         return (
             since is not None

@@ -21,7 +21,7 @@ _clients: dict[int, Redis] = {}
 def next_turn() -> int:
     """The next value, from 0, shared by all processes; while Valkey is away, this process's own."""
     try:
-        return int(_client().incr(KEY)) - 1  # type: ignore[arg-type]
+        return int(_client().incr(KEY)) - 1
     except (RedisError, OSError):
         return next(_local)
 

@@ -44,7 +44,7 @@ def open_actions(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision |
 
 def something_at_a_backend(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """ended, and a backend has, may have or again lists something of it | have it removed there"""
-    if not facts.is_ended:
+    if not isinstance(facts.chain, ExactLease) or not facts.is_ended:
         return None
     done = {one.backend for one in facts.teardowns}
     wanted = {one.backend for one in facts.listed if one.is_ours and one.status != "deprovisioning"}
@@ -55,10 +55,8 @@ def something_at_a_backend(facts: LeaseFacts, now: datetime, limits: Limits) -> 
         wanted = {one.name for one in facts.world.backends if one.configured and one.name not in facts.absent_at}
     if not wanted:
         return None
-    assert isinstance(facts.chain, ExactLease)
-    return Decision(
-        SendTeardown(tuple(sorted(wanted)), ENDINGS[facts.chain.state]), "tearing_down", after=limits.longest
-    )
+    cause = ENDINGS[facts.chain.state]
+    return Decision(SendTeardown(tuple(sorted(wanted)), cause), "tearing_down", after=limits.longest)
 
 
 def teardown_open(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:

@@ -126,7 +126,9 @@ def owner_unconfigured(facts: LeaseFacts, now: datetime, limits: Limits) -> Deci
 
 
 def ready_to_provision(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
-    """PENDING, nothing stands in the way | provision: on its owner, else where routing says (no backend, no room: wait)"""
+    """PENDING, nothing stands in the way
+    | provision: on its owner, else where routing says (no backend, no room: wait)
+    """
     if not facts.is_pending:
         return None
     owner = facts.placement.backend if facts.placement is not None else None

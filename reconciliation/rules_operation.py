@@ -82,7 +82,9 @@ def failed_pending(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision
 
 
 def failed_active(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
-    """failed, timed out or refused for good, ACTIVE by an exact read | settle: `failed`; nothing on chain, nothing deleted"""
+    """failed, timed out or refused for good, ACTIVE by an exact read
+    | settle: `failed`; nothing on chain, nothing deleted
+    """
     operation = facts.operation
     if not facts.is_active or operation is None or operation.state not in {S.FAILED, S.REFUSED}:
         return None
@@ -105,7 +107,9 @@ def ended_elsewhere(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisio
 
 
 def past_the_limit(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
-    """no callback within the time limit | point read; ready counts as success, anything else fails it: `callback_timeout`"""
+    """no callback within the time limit
+    | point read; ready counts as success, anything else fails it: `callback_timeout`
+    """
     operation = facts.operation
     if operation is None or operation.state not in {S.IN_DOUBT, S.ACCEPTED} or operation.first_dispatched_at is None:
         return None
@@ -141,7 +145,9 @@ def in_doubt_being_pushed(facts: LeaseFacts, now: datetime, limits: Limits) -> D
 
 
 def in_doubt(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
-    """in doubt, no more pushes | point read: ready is success, a row is acceptance, absent after the last push: push again"""
+    """in doubt, no more pushes
+    | point read: ready is success, a row is acceptance, absent after the last push: push again
+    """
     operation = facts.operation
     if operation is None or operation.state is not S.IN_DOUBT:
         return None
@@ -217,7 +223,7 @@ def _reason(operation: OperationFact) -> str:
 
 
 def _from_before(facts: LeaseFacts, operation: OperationFact, limits: Limits) -> Decision | None:
-    """A wait, if the operation is older than what this database can vouch for and the backends were not walked since."""
+    """A wait, if the operation is older than what this database vouches for and nothing was walked since."""
     trusted = facts.world.trusted_from_at
     if (trusted is None or operation.created_at < trusted) and not facts.is_walked():
         return Decision(Wait(), "provisioning", "inventory_pending", limits.source_retry)

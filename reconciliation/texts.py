@@ -38,6 +38,6 @@ def rejection(code: str) -> str:
 def retained_text(lease: UUID) -> str:
     """How a tenant gets retained data back."""
     return (
-        "data of this lease is kept for a while; to have it back, create a new lease of the same shape and, while it is "
-        f'pending, POST /v1/leases/{{new_lease_uuid}}/restore with {{"from_lease_uuid": "{lease}"}}'
+        "data of this lease is kept for a while; to have it back, create a new lease of the same shape and, "
+        f'while it is pending, POST /v1/leases/{{new_lease_uuid}}/restore with {{"from_lease_uuid": "{lease}"}}'
     )

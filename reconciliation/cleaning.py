@@ -1,0 +1,116 @@
+"""Rows have an end: what is old and settled is deleted, a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from django.conf import settings
+from django.db import connection
+
+log = structlog.get_logger(__name__)
+
+CHUNK = 5000
+MAX_CHUNKS = 200
+"""A run deletes at most a million rows of a table; the next goes on."""
+STUBS_FOR = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows of a table that are kept for a time: which of them are old (SQL over the alias ``r``), and for how long."""
+
+    table: str
+    key: str
+    old: str
+    age: timedelta
+
+
+def kept() -> Iterator[Kept]:
+    """Every table that grows with time, children before their parents."""
+    house = settings.HOUSE
+    news, history, settled = house.fred_retention_news, house.fred_retention_history, house.fred_retention_settled
+    yield Kept("placements_callback", "id", "r.applied_at IS NOT NULL AND r.received_at < now() - %s", news)
+    yield Kept("leases_statusevent", "id", "r.at < now() - %s", news)
+    yield Kept("leases_chainevent", "id", "r.seen_at < now() - %s", history)
+    yield Kept("reconciliation_decisionrecord", "id", "r.at < now() - %s", history)
+    yield Kept("reconciliation_sweepbackend", "id", "r.started_at < now() - %s", history)
+    yield Kept(
+        "reconciliation_sweep",
+        "id",
+        "r.state <> 'running' AND r.finished_at < now() - %s"
+        " AND NOT EXISTS (SELECT FROM reconciliation_sweepbackend AS b WHERE b.sweep_id = r.id)",
+        history,
+    )
+    yield Kept("placements_operation", "id", "r.settled_at < now() - %s", settled)
+    yield Kept("placements_teardown", "id", "r.state = 'done' AND r.done_at < now() - %s", settled)
+    yield Kept(
+        "leases_chainaction", "id", "r.state IN ('done', 'moot', 'failed') AND r.decided_at < now() - %s", settled
+    )
+    yield Kept(
+        "leases_chaintx",
+        "id",
+        "r.state IN ('included', 'failed', 'dropped') AND r.decided_at < now() - %s"
+        " AND NOT EXISTS (SELECT FROM leases_chainaction AS a WHERE a.tx_id = r.id)",
+        history,
+    )
+    yield Kept("leases_payload", "id", "r.delete_after < now() - %s", timedelta())
+    # A stub that never became a lease of ours, and that nothing refers to.
+    yield Kept(
+        "leases_lease",
+        "uuid",
+        "r.chain_state IS NULL AND r.first_seen_at < now() - %s"
+        + "".join(
+            f" AND NOT EXISTS (SELECT FROM {table} AS x WHERE x.lease_uuid = r.uuid)"
+            for table in (
+                "placements_callback",
+                "placements_operation",
+                "placements_placement",
+                "placements_teardown",
+                "leases_payload",
+                "leases_chainaction",
+                "leases_chainevent",
+                "leases_statusevent",
+                "reconciliation_decisionrecord",
+            )
+        ),
+        STUBS_FOR,
+    )
+
+
+def old_rows() -> dict[str, int]:
+    """Delete what is older than its time; return how many rows of each table went."""
+    gone: dict[str, int] = {}
+    for one in kept():
+        for _ in range(MAX_CHUNKS):
+            deleted = _delete(one)
+            gone[one.table] = gone.get(one.table, 0) + deleted
+            if deleted < CHUNK:
+                break
+    log.info("old rows deleted", **{table: number for table, number in gone.items() if number})
+    return gone
+
+
+def spent_tokens() -> int:
+    """Delete used tokens that have expired by themselves."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            DELETE FROM tenants_api_usedtoken WHERE key IN (
+                SELECT key FROM tenants_api_usedtoken WHERE expires_at < now() LIMIT %s)
+            """,
+            [CHUNK * 10],
+        )
+        return int(cursor.rowcount)
+
+
+def _delete(one: Kept) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {one.table} WHERE {one.key} IN ("  # noqa: S608 - constants of this module
+            f"SELECT r.{one.key} FROM {one.table} AS r WHERE {one.old} LIMIT {CHUNK} FOR UPDATE SKIP LOCKED)",
+            [one.age],  # type: ignore[list-item]
+        )
+        return int(cursor.rowcount)

@@ -1,0 +1,200 @@
+"""The sweep stores what was read to the end and wakes what differs; silence and half a list prove nothing."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+
+from backends.contract import BackendUnavailable, ProvisionInfo, ProvisionList, ProvisionStatus, RetentionList
+from leases.models import Lease
+from leases.status import LeaseState
+from placements.models import Operation, Placement, Provision, Teardown
+from reconciliation import sweep as sweep_module
+from reconciliation.models import Sweep, SweepBackend
+from reconciliation.sweep import sweep
+from tests.factories.leases import LeaseFactory
+from tests.factories.placements import PlacementFactory
+from tests.reconciliation.chains import lease
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusted")]
+
+
+class Listing:
+    """What a backend lists, or the error it gives instead."""
+
+    def __init__(self):
+        self.rows: list[ProvisionInfo] = []
+        self.error: str = ""
+
+    def provisions(self):
+        if self.error:
+            raise BackendUnavailable(self.error)
+        return ProvisionList(tuple(self.rows), complete=True)
+
+    def retentions(self):
+        return RetentionList((), complete=True)
+
+
+@pytest.fixture
+def listing(monkeypatch):
+    one = Listing()
+    monkeypatch.setattr(sweep_module.Sources, "backend", lambda self, name: one)
+    return one
+
+
+def row(uuid, status=ProvisionStatus.READY):
+    return ProvisionInfo(lease_uuid=uuid, status=status)
+
+
+def test_leases_that_only_the_chain_lists_get_rows_and_are_due(looker, chain, listing):
+    pending, active = lease(), lease(LeaseState.ACTIVE)
+    chain.add(pending, active)
+    swept = sweep(looker.sources)
+    assert swept.complete
+    assert set(Lease.objects.filter(due_at__isnull=False).values_list("uuid", flat=True)) == {pending.uuid, active.uuid}
+    assert Sweep.objects.get().outcome == "success"
+
+
+def test_a_second_sweep_finds_nothing_to_wake(looker, chain, listing):
+    chain.add(lease())
+    sweep(looker.sources)
+    Lease.objects.update(due_at=None)
+    assert sweep(looker.sources).counts == {"listed": 1}
+
+
+def test_a_stored_live_lease_that_the_chain_does_not_list_is_read_exactly_and_not_judged(looker, chain, listing):
+    gone = LeaseFactory(chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=gone)
+    chain.height = 200
+    chain.add(lease())
+    sweep(looker.sources)
+    looker.at_due_leases()
+    gone.refresh_from_db()
+    assert gone.chain_state == LeaseState.ACTIVE
+    assert gone.reason == "chain_unknown"
+    assert not Teardown.objects.exists()
+    assert gone.uuid in chain.exact_reads
+
+
+def test_a_lease_that_ended_unseen_is_torn_down(looker, chain, listing):
+    ended = lease(LeaseState.CLOSED)
+    chain.add(ended, lease())
+    stored = LeaseFactory(uuid=ended.uuid, chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=stored)
+    sweep(looker.sources)
+    looker.at_due_leases()
+    assert Teardown.objects.get().lease_id == ended.uuid
+
+
+def test_a_listed_lease_that_has_ended_is_torn_down_where_it_is_listed(looker, chain, listing):
+    """LC-90"""
+    ended = lease(LeaseState.CLOSED)
+    chain.add(ended)
+    listing.rows = [row(ended.uuid)]
+    sweep(looker.sources)
+    looker.at_due_leases()
+    teardown = Teardown.objects.get()
+    assert (teardown.lease_id, teardown.backend_id) == (ended.uuid, "mock-1")
+
+
+@pytest.mark.parametrize("state", [None, LeaseState.ACTIVE], ids=["no record", "ACTIVE"])
+def test_a_listed_lease_is_never_torn_down_unless_the_chain_says_ended(looker, chain, listing, state):
+    """LC-91, LC-92"""
+    one = lease(state or LeaseState.ACTIVE)
+    if state is not None:
+        chain.add(one)
+    listing.rows = [row(one.uuid)]
+    swept = sweep(looker.sources)
+    looker.at_due_leases()
+    assert not Teardown.objects.exists()
+    assert swept.counts.get("phantoms", 0) == (1 if state is None else 0)
+
+
+def test_a_silent_chain_ends_nothing(looker, chain, listing):
+    """LC-88"""
+    stored = LeaseFactory(chain_state=LeaseState.ACTIVE, phase="active")
+    listing.rows = [row(stored.uuid), row(uuid4())]
+    chain.silent = True
+    swept = sweep(looker.sources)
+    assert swept.outcome == "error"
+    looker.at_due_leases()
+    assert not Teardown.objects.exists()
+    assert Lease.objects.get(uuid=stored.uuid).chain_state == LeaseState.ACTIVE
+
+
+def test_a_silent_backend_is_no_evidence(looker, chain, listing):
+    """LC-85"""
+    active = lease(LeaseState.ACTIVE)
+    chain.add(active)
+    stored = LeaseFactory(uuid=active.uuid, chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=stored)
+    listing.error = "no answer"
+    swept = sweep(looker.sources)
+    assert (swept.outcome, swept.complete) == ("degraded", False)
+    looker.at_due_leases()
+    assert not Operation.objects.exists()
+    assert not Teardown.objects.exists()
+    assert Placement.objects.get().status == "confirmed"
+    assert not SweepBackend.objects.get().complete
+
+
+def test_an_active_lease_missing_from_a_complete_walk_is_degraded_not_closed(looker, chain, listing):
+    active = lease(LeaseState.ACTIVE)
+    chain.add(active)
+    stored = LeaseFactory(uuid=active.uuid, chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=stored)
+    sweep(looker.sources)
+    looker.at_due_leases()
+    stored.refresh_from_db()
+    assert (stored.phase, stored.reason) == ("degraded", "missing")
+    assert not Operation.objects.exists()
+    listing.rows = [row(active.uuid)]
+    sweep(looker.sources)
+    looker.at_due_leases()
+    stored.refresh_from_db()
+    assert stored.phase == "active"
+
+
+def test_a_walk_begun_before_something_changed_for_the_lease_proves_nothing(looker, chain, listing):
+    active = lease(LeaseState.ACTIVE)
+    chain.add(active)
+    stored = LeaseFactory(uuid=active.uuid, chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=stored)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE leases_lease SET touched_at = now() + interval '1 hour'")
+    sweep(looker.sources)
+    looker.at_due_leases()
+    stored.refresh_from_db()
+    assert stored.phase == "active"
+
+
+def test_a_pending_lease_found_ready_is_adopted_and_acknowledged(looker, chain, listing):
+    """LC-78"""
+    from leases.models import ChainAction
+
+    one = lease()
+    chain.add(one)
+    listing.rows = [row(one.uuid)]
+    sweep(looker.sources)
+    looker.at_due_leases()
+    action = ChainAction.objects.get()
+    assert (action.lease_id, action.verb, action.operation_id) == (one.uuid, "ack", None)
+    assert Placement.objects.get().status == "confirmed"
+    assert not Operation.objects.exists()
+
+
+def test_a_lease_twice_in_one_list_makes_the_whole_list_unusable(looker, chain, listing):
+    """LC-92"""
+    uuid = uuid4()
+    listing.rows = [row(uuid), row(uuid)]
+    assert not sweep(looker.sources).complete
+    assert not Provision.objects.exists()
+
+
+def test_only_one_sweep_runs_at_a_time(looker, chain, listing):
+    """LC-105"""
+    Sweep.objects.create(state="running")
+    assert sweep(looker.sources) is None
+    assert Sweep.objects.count() == 1
