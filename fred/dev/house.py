@@ -165,7 +165,6 @@ class House:
             self._worker("worker-1", ("lifecycle", "dispatch"), provider),
             self._worker("worker-2", ("chain", "sweep"), signing),
             self._serve("beat", provider, f"--schedule={self.options.folder / 'beat'}"),
-            self._serve("admin", environments.admin(who)),
         ):
             self.supervisor.start(child)
         self.wait_for(
@@ -173,6 +172,15 @@ class House:
             "waiting for the control plane",
             seconds=self.options.wait_s,
             where=self.unhealthy,
+        )
+
+    def open_admin(self) -> None:
+        """Start the admin site and wait until it answers; last, because nobody else waits for it."""
+        self.supervisor.start(self._serve("admin", self.environments.admin(self.inhabitants)))
+        self.wait_for(
+            lambda: http.fetch(Request(self.url("admin", "/admin/login/"), timeout=5.0)).status == 200,
+            "waiting for the admin site",
+            seconds=self.options.wait_s,
         )
 
     def unhealthy(self) -> str:

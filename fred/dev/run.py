@@ -72,6 +72,7 @@ def live(house: House) -> None:
         number = "the lease is" if options.leases == 1 else f"all {options.leases} leases are"
         teller.say(f"{number} ACTIVE, {seconds:.2f} s after the block")
         connection = demo.connection()
+        house.open_admin()
         teller.done()
         teller.show(f"\nlease {demo.leases[0]} of {demo.tenant}")
         teller.show(orjson.dumps(connection, option=orjson.OPT_INDENT_2).decode())
