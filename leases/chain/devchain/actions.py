@@ -31,9 +31,7 @@ def succeeded(results: Iterable[TxResult]) -> list[TxResult]:
     checked = list(results)
     for result in checked:
         if result.code:
-            refusal = Refused("sdk", 18)
-            refusal.codespace, refusal.code, refusal.text = result.codespace, result.code, result.log
-            raise refusal
+            raise Refused.with_text(result.codespace, result.code, result.log)
     return checked
 
 

@@ -171,11 +171,9 @@ class Chain:
     def _refuse_by_fault(self, stage: str) -> None:
         rule = self.faults.find("chain_error", f"chain:{stage}")
         if rule is not None:
-            refusal = Refused("sdk", 18)
-            refusal.codespace = str(rule.parameters.get("codespace", "sdk"))
-            refusal.code = int(rule.parameters.get("code", 18))
-            refusal.text = str(rule.parameters.get("raw_log", refusal.text))
-            raise refusal
+            told = rule.parameters
+            text = str(told.get("raw_log", "invalid request"))
+            raise Refused.with_text(str(told.get("codespace", "sdk")), int(told.get("code", 18)), text)
 
     def _remember(self, tx_hash: str) -> None:
         self.cache[tx_hash] = None

@@ -80,6 +80,14 @@ class Refused(Exception):
         self.text = f"{detail}: {registered}" if detail else registered
         super().__init__(self.text)
 
+    @classmethod
+    def with_text(cls, codespace: str, code: int, text: str) -> Refused:
+        """A refusal exactly as given, of any codespace."""
+        refusal = cls.__new__(cls)
+        Exception.__init__(refusal, text)
+        refusal.codespace, refusal.code, refusal.text = codespace, code, text
+        return refusal
+
     def inside_message(self, index: int) -> str:
         """The raw log of a transaction whose message with this index was refused."""
         return f"failed to execute message; message index: {index}: {self.text}"

@@ -16,6 +16,8 @@ import bech32
 import coincurve
 from coincurve.ecdsa import cdata_to_der, deserialize_compact
 
+from leases.chain.ripemd160 import ripemd160
+
 PREFIX = "manifest"
 FEE_DENOM = "umfx"
 AUTHORITY = "manifest1afk9zr2hn2jsac63h4hm60vl9z3e5u69gndzf7c99cqge3vzwjzsfmy9qj"
@@ -49,7 +51,7 @@ def decode_address(text: str) -> bytes | None:
 @functools.lru_cache(maxsize=65536)
 def address_of(public_key: bytes) -> str:
     """The account address of a compressed secp256k1 public key."""
-    return encode_address(hashlib.new("ripemd160", hashlib.sha256(public_key).digest()).digest())
+    return encode_address(ripemd160(hashlib.sha256(public_key).digest()))
 
 
 def module_address(name: str) -> str:

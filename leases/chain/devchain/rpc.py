@@ -24,9 +24,9 @@ from leases.chain.devchain.frames import (
 )
 from leases.chain.devchain.grpc_server import view_for
 from leases.chain.devchain.http_server import Request, Response
+from leases.chain.devchain.node_queries import CHANNELS, COMET_VERSION
 from leases.chain.devchain.queries import Handler
 from leases.chain.devchain.query_language import parse
-from leases.chain.devchain.services import CHANNELS, COMET_VERSION
 from leases.chain.devchain.transactions import TxResult
 
 _ABCI_CODES = {"NOT_FOUND": (22, "key not found"), "INVALID_ARGUMENT": (18, "invalid request")}

@@ -174,6 +174,14 @@ class RunningDevchain:
         """Close one lease as its tenant."""
         self.close_leases([uuid], reason=reason, sender=self.lease(uuid).tenant)
 
+    def withdraw_leases(self, uuids: Sequence[str], *, sender: str = "") -> list[TxResult]:
+        """Settle leases by their uuids, as the provider."""
+        return _THREAD.run(actions.move_leases(self.node, "withdraw", uuids, sender=sender))
+
+    def make_overdue(self, uuids: Sequence[str]) -> None:
+        """Move the creation of PENDING leases back: the next blocks expire them, 100 each."""
+        self.call(lambda: actions.overdue(self.node.chain, uuids))
+
     def expire_leases(self, uuids: Sequence[str]) -> None:
         """Make PENDING leases overdue and the blocks that expire them."""
 
@@ -217,6 +225,14 @@ class RunningDevchain:
 
         def work() -> None:
             self.node.chain.offset += int(seconds * 10**9)
+
+        self.call(work)
+
+    def freeze_clock(self, step: float) -> None:
+        """Every block comes exactly `step` seconds after the last; 0 lets the clock run again."""
+
+        def work() -> None:
+            self.node.chain.frozen_step = int(step * 10**9)
 
         self.call(work)
 

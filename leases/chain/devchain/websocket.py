@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from leases.chain.devchain.http_server import Request
 from leases.chain.devchain.query_language import MAX_LENGTH, Query, parse
 from leases.chain.devchain.rpc import Rpc, RpcError, dumps
 
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.ERROR)
 MAX_SUBSCRIPTIONS, MAX_CLIENTS, MAX_WAITING = 5, 100, 200
 PING_EVERY, READ_LIMIT, SLOW_AFTER = 27.0, 30.0, 1.0
 
@@ -46,7 +49,7 @@ class Connection:
         self._hub = hub
         self._reader = reader
         self._writer = writer
-        self._protocol = ServerProtocol(max_size=16 * 1024 * 1024)
+        self._protocol = ServerProtocol(max_size=16 * 1024 * 1024, logger=_LOG)
         self._outbox: deque[tuple[Subscription | None, bytes]] = deque()
         self._ready = asyncio.Event()
         self._sent = asyncio.Event()
