@@ -6,12 +6,13 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
+
+import msgspec
 
 from fred.decoding import DecodeError, decode_object, decode_uuid
 
@@ -31,6 +32,7 @@ _FIELDS: Final[Mapping[str, type]] = {
 _NOT_STRUCTURAL: Final = bytes(set(range(256)) - set(b'"{}[]:,'))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _V4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ONE_ID: Final = re.compile(rb"(operation|lifecycle)_id=([0-9a-f-]{36})")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _UTC_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z")
 
@@ -52,8 +54,7 @@ class Refused(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VerifiedCallback:
+class VerifiedCallback(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A callback whose signature and form are right. Two of them are never equal: each is one request to answer."""
 
     lease_uuid: UUID
@@ -150,8 +151,13 @@ def _lease_uuid(text: str, *, canonical: bool) -> UUID:
 
 def _selector(query: bytes) -> tuple[Selector, UUID | None]:
     """Take the one id out of the raw query. An id that is there but wrong is refused, never read as no id."""
+    if not query:
+        return Selector.TOKENLESS, None
+    usual = _ONE_ID.fullmatch(query)
+    if usual and _V4.fullmatch(text := usual[2].decode()):
+        return Selector.OPERATION if usual[1] == b"operation" else Selector.LIFECYCLE, UUID(text)
     found: dict[bytes, list[str]] = {b"operation_id": [], b"lifecycle_id": []}
-    for pair in query.split(b"&") if query else ():
+    for pair in query.split(b"&"):
         if b";" in pair or _BAD_ESCAPE.search(pair):
             raise Refused("callback query is malformed")
         name, _, value = pair.replace(b"+", b" ").partition(b"=")

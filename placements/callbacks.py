@@ -5,12 +5,12 @@ finished) waits in the inbox for the look that it asks for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 from django.db import DataError, IntegrityError
+from msgspec import structs
 
 from fred import due, metrics
 from leases import sql as lease_sql
@@ -39,9 +39,9 @@ def apply(callbacks: Sequence[VerifiedCallback]) -> set[VerifiedCallback]:
     """
     locked, observed = due.in_transaction(lambda: _apply(callbacks))
     for row in observed:
-        name = row.backend_label or "unknown"
+        name = row.callback.backend_label or "unknown"
         known = name == "unknown" or any(name == backend.name for backend in settings.FRED.backends)
-        metrics.NON_IN_FLIGHT_CALLBACKS.labels(backend=name if known else "invalid", status=row.status).inc()
+        metrics.NON_IN_FLIGHT_CALLBACKS.labels(backend=name if known else "invalid", status=row.callback.status).inc()
     return {callback for callback in callbacks if callback.lease_uuid not in locked}
 
 
@@ -57,10 +57,10 @@ def _apply(callbacks: Sequence[VerifiedCallback]) -> tuple[set[UUID], list[Inbox
         fresh = sql.insert([row for row, _ in readings])
         said = list({row.key: (row, operation) for row, operation in reversed(readings) if row.key in fresh}.values())
         _move(said)
-        told = {row.lease_uuid for row, operation in said if operation or not row.verdict}
+        told = {row.callback.lease_uuid for row, operation in said if operation or not row.verdict}
         lease_sql.touch(told)
         # What means nothing to us still names a lease: one that nobody has read yet is read.
-        news.wake({row.lease_uuid: None if row.lease_uuid in told else 0 for row, _ in said})
+        news.wake({row.callback.lease_uuid: None if row.callback.lease_uuid in told else 0 for row, _ in said})
     return news.locked, [row for row, operation in said if operation is None and not row.verdict]
 
 
@@ -81,7 +81,7 @@ def _read(callbacks: Sequence[VerifiedCallback]) -> list[_Reading]:
         id_ = open_of.get(callback.lease_uuid) if callback.selector is Selector.TOKENLESS else callback.selector_id
         row, operation = read_one(callback, by_id.get(id_) if id_ else None, owners.get(callback.lease_uuid))
         if operation is not None and row.verdict:  # the next callback of this batch finds it decided
-            by_id[operation.id] = replace(operation, state=RESULTS[callback.status])
+            by_id[operation.id] = structs.replace(operation, state=RESULTS[callback.status])
         readings.append((row, operation))
     return readings
 
@@ -101,8 +101,7 @@ def read_one(callback: VerifiedCallback, standing: Standing | None, owner: Owner
         verdict = "other_backend"
     elif standing is not None and standing.state in PENDING_OUTCOME:
         # Without an id it is about the open operation all the same, and says so from here on.
-        callback = replace(callback, selector_id=standing.id)
-        return _row(callback, selector, APPLIED if callback.status in RESULTS else ""), standing
+        return InboxRow(callback, selector, standing.id, APPLIED if callback.status in RESULTS else ""), standing
     elif selector is Selector.LIFECYCLE:
         verdict = "" if owner is not None and owner.lifecycle_id == callback.selector_id else "stale"
     elif selector is Selector.OPERATION and standing is not None:
@@ -113,24 +112,7 @@ def read_one(callback: VerifiedCallback, standing: Standing | None, owner: Owner
         # Either the sender has one URL for everything and this is about what the operation made, or it must not take
         # the place of the operation's true result.
         selector = Selector.LIFECYCLE
-    return _row(callback, selector, verdict), None
-
-
-def _row(callback: VerifiedCallback, selector: Selector, verdict: str) -> InboxRow:
-    return InboxRow(
-        lease_uuid=callback.lease_uuid,
-        selector=selector,
-        selector_id=callback.selector_id,
-        status=callback.status,
-        error=callback.error,
-        retained=callback.retained,
-        storage_id=callback.storage_id,
-        backend_label=callback.backend_label,
-        maintenance_id=callback.maintenance_id,
-        maintenance_admitted_at=callback.maintenance_admitted_at,
-        body_sha256=callback.body_sha256,
-        verdict=verdict,
-    )
+    return InboxRow(callback, selector, callback.selector_id, verdict), None
 
 
 def _move(said: Iterable[_Reading]) -> None:
@@ -140,7 +122,7 @@ def _move(said: Iterable[_Reading]) -> None:
     for row, operation in said:
         if operation is None or row.verdict != APPLIED:
             continue
-        moves.setdefault(RESULTS[row.status], {})[operation.id] = row.error
+        moves.setdefault(RESULTS[row.callback.status], {})[operation.id] = row.callback.error
         if operation.state is OperationState.RESERVED:
             unsent[operation.id] = None
     transitions.move(unsent, OperationState.IN_DOUBT)
