@@ -1,13 +1,13 @@
 """Django's entry for the kit and the wiring."""
 
-from importlib.metadata import PackageNotFoundError, version
+import atexit
 
 import structlog
 from django.apps import AppConfig
 from django.conf import settings
 
-from fred import conf, logs
-from fred.conf.fingerprint import warnings_at_start
+from fred import conf, heartbeat, logs
+from fred.conf.fingerprint import fingerprint, warnings_at_start
 
 _SERVICES = frozenset({"web", "worker", "beat", "watcher", "agent", "devchain"})
 
@@ -27,10 +27,26 @@ class FredConfig(AppConfig):
             process=settings.PROCESS,
             to_stdout=settings.PROCESS in _SERVICES,
         )
-        import fred.celery  # noqa: F401, PLC0415 - the registry must be ready before task modules load
+        import fred.celery  # noqa: PLC0415 - the registry must be ready before task modules load
+        import fred.readings  # noqa: PLC0415 - it reads rows of all apps
 
+        fred.readings.register()
         if settings.ROLE is conf.Role.PROVIDER:
             _say_hello()
+        if settings.PROCESS in {"web", "watcher"}:
+            self.start_heartbeat()
+
+    @staticmethod
+    def start_heartbeat() -> None:
+        """Let this process be seen. Celery's do it once they are up, since their children must not inherit it."""
+        beating = heartbeat.Heartbeat(
+            settings.HOUSE.redis_url.get_secret_value(),
+            process=settings.PROCESS,
+            version=settings.VERSION,
+            fingerprint=fingerprint(settings.FRED),
+        )
+        beating.start()
+        atexit.register(beating.stop)
 
 
 def _level() -> str:
@@ -42,14 +58,10 @@ def _level() -> str:
 
 def _say_hello() -> None:
     log = structlog.get_logger("fred")
-    try:
-        release = version("fred")
-    except PackageNotFoundError:  # run from a checkout
-        release = "development"
     provider = settings.FRED
     log.info(
         "starting providerd",
-        version=release,
+        version=settings.VERSION,
         provider_uuid=provider.provider_uuid,
         chain_id=provider.chain_id,
         log_level=provider.log_level,

@@ -54,3 +54,12 @@ app.autodiscover_tasks()
 @signals.setup_logging.connect
 def _leave_logging_alone(**_: object) -> None:
     """Being connected is enough: Celery then configures no logging of its own."""
+
+
+@signals.worker_ready.connect
+@signals.beat_init.connect
+def _start_heartbeat(**_: object) -> None:
+    """The main process beats; its children come and go."""
+    from django.apps import apps  # noqa: PLC0415 - settings are read when the process is up
+
+    apps.get_app_config("fred").start_heartbeat()  # type: ignore[attr-defined]

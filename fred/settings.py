@@ -1,5 +1,6 @@
 """Django's view of the settings: copied from `fred.conf`, nothing is decided here but what is always so."""
 
+import importlib.metadata
 import importlib.util
 import os
 import secrets
@@ -26,6 +27,11 @@ AGENT: conf.AgentConfig | None = _loaded.agent.tree if _loaded.agent else None
 CONFIG_WARNINGS: tuple[str, ...] = (*_loaded.provider.warnings, *_loaded.house.warnings)
 
 LOGGING_CONFIG = None  # fred.logs does it, once the apps are ready
+
+try:
+    VERSION = importlib.metadata.version("fred")
+except importlib.metadata.PackageNotFoundError:
+    VERSION = "development"  # run from a checkout
 
 DEBUG = HOUSE.fred_debug
 # A process without services signs nothing that another one must read.

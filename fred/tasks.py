@@ -139,7 +139,10 @@ class Hints:
                 },
             )
             self._producer = app.amqp.Producer(connection.default_channel, auto_declare=False)
-        app.send_task(task, producer=self._producer, expires=EXPIRES_S, retry=False, ignore_result=True)
+        headers = {"sent_at": time.time()}
+        app.send_task(
+            task, producer=self._producer, expires=EXPIRES_S, retry=False, ignore_result=True, headers=headers
+        )
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None

@@ -1,0 +1,145 @@
+"""Readers of the shared gauges: what database and Valkey say at scrape time, each within two seconds."""
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import django
+from django.conf import settings
+from django.db import connection, transaction
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fred import heartbeat
+from fred.gauges import Samples, shared_gauges
+from leases.status import LeaseState
+
+_STUCK_AFTER: Final = 8
+_PROCESSES: Final = ("web", "worker", "watcher", "beat")
+_QUEUES: Final = ("lifecycle", "dispatch", "chain", "sweep")
+
+# One row per gauge with two labels at most; a null value leaves the sample out.
+_GAUGES: Final = """
+SELECT 'fred_lease_count', chain_state::text, '', count(*)::float8
+  FROM leases_lease WHERE chain_state IS NOT NULL GROUP BY chain_state
+UNION ALL
+SELECT 'fred_lease_stuck_count', '', '', count(*) FROM leases_lease WHERE attempts >= %(stuck)s
+UNION ALL
+SELECT 'fred_provisioner_in_flight_provisions', '', '', count(*)
+  FROM placements_operation WHERE state IN ('reserved', 'in_doubt', 'accepted')
+UNION ALL
+SELECT 'fred_payload_stored_count', '', '', count(*) FROM leases_payload
+UNION ALL
+SELECT 'fred_payload_leases_awaiting', '', '', count(*)
+  FROM leases_lease AS l
+ WHERE l.chain_state = %(pending)s AND length(l.meta_hash) > 0
+   AND NOT EXISTS (SELECT FROM leases_payload AS p WHERE p.lease_uuid = l.uuid)
+UNION ALL
+SELECT 'fred_outbox_pending', kind, '', count(*)
+  FROM due GROUP BY kind
+UNION ALL
+SELECT 'fred_outbox_oldest_age_seconds', kind, '', extract(epoch FROM now() - min(due_at))
+  FROM due GROUP BY kind
+UNION ALL
+SELECT 'fred_lease_provision_count', backend, status, count(*) FROM placements_provision GROUP BY backend, status
+UNION ALL
+SELECT 'fred_backend_fenced', name, '', fenced::int FROM backends_backend WHERE configured
+UNION ALL
+SELECT 'fred_backend_healthy', substr(name, 9), '', healthy::int
+  FROM backends_healthcheck WHERE name LIKE 'backend:%%'
+UNION ALL
+SELECT 'fred_health_check_healthy', name, '', healthy::int FROM backends_healthcheck WHERE name = 'chain'
+UNION ALL
+SELECT 'fred_signer_pool_size', '', '', count(*) FROM leases_signer HAVING count(*) > 0
+UNION ALL
+SELECT 'fred_chain_height', '', '', max(head_height) FROM leases_chaincursor
+UNION ALL
+SELECT 'fred_chain_events_last_received_timestamp_seconds', '', '', extract(epoch FROM max(head_seen_at))
+  FROM leases_chaincursor
+UNION ALL
+SELECT 'fred_reconciler_last_success_timestamp_seconds', '', '', extract(epoch FROM max(finished_at))
+  FROM reconciliation_sweep WHERE outcome = 'success'
+UNION ALL
+SELECT 'fred_reconciler_sweep_complete', '', '', complete::int
+  FROM (SELECT complete FROM reconciliation_sweep WHERE state = 'done' ORDER BY id DESC LIMIT 1) AS last
+"""
+_DUE: Final = """
+WITH due AS (
+    SELECT 'lease' AS kind, due_at FROM leases_lease WHERE due_at <= now()
+    UNION ALL SELECT 'backend', due_at FROM placements_operation WHERE due_at <= now()
+    UNION ALL SELECT 'backend', due_at FROM placements_teardown WHERE due_at <= now()
+    UNION ALL SELECT 'chain', due_at FROM leases_chainaction WHERE due_at <= now()
+)
+"""
+_LABELS: Final = {
+    "fred_lease_count": 1,
+    "fred_outbox_pending": 1,
+    "fred_outbox_oldest_age_seconds": 1,
+    "fred_lease_provision_count": 2,
+    "fred_backend_fenced": 1,
+    "fred_backend_healthy": 1,
+    "fred_health_check_healthy": 1,
+}
+
+
+def register() -> None:
+    """Let every scrape of this process ask the readers below."""
+    shared_gauges.register("build", of_the_build)
+    shared_gauges.register("database", of_the_database)
+    shared_gauges.register("processes", of_the_processes)
+    shared_gauges.register("queues", of_the_queues)
+
+
+def of_the_build() -> Mapping[str, Samples]:
+    """What runs here."""
+    return {"fred_build_info": {(settings.VERSION, platform.python_version(), django.get_version()): 1.0}}
+
+
+def of_the_database() -> Mapping[str, Samples]:
+    """Counts of rows. Kinds of due rows and chain states are there with zero when nothing is in them."""
+    made: dict[str, dict[tuple[str, ...], float]] = {
+        "fred_lease_count": {(state.name.lower(),): 0.0 for state in LeaseState if state},
+        "fred_outbox_pending": {(kind,): 0.0 for kind in ("lease", "backend", "chain")},
+        "fred_outbox_oldest_age_seconds": {(kind,): 0.0 for kind in ("lease", "backend", "chain")},
+    }
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 2000")
+        cursor.execute(_DUE + _GAUGES, {"stuck": _STUCK_AFTER, "pending": LeaseState.PENDING})
+        for name, first, second, value in cursor.fetchall():
+            if value is not None:
+                label = LeaseState(int(first)).name.lower() if name == "fred_lease_count" else first
+                made.setdefault(name, {})[(label, second)[: _LABELS.get(name, 0)]] = float(value)
+    return made
+
+
+def of_the_processes() -> Mapping[str, Samples]:
+    """Who beats, and whether all run with the same settings."""
+    found = heartbeat.living(settings.HOUSE.redis_url.get_secret_value())
+    return {
+        "fred_process_up": {(name,): float(found.processes.get(name, 0)) for name in _PROCESSES},
+        "fred_config_mismatch": {(): float(found.mismatch)},
+    }
+
+
+def of_the_queues() -> Mapping[str, Samples]:
+    """Hints that wait for a worker, and how long the oldest does."""
+    client = Redis.from_url(
+        settings.HOUSE.broker_url, socket_connect_timeout=2.0, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)
+    )
+    try:
+        depths: Samples = {(queue,): float(client.llen(queue)) for queue in _QUEUES}
+        ages: Samples = {(queue,): _age(client.lindex(queue, -1)) for queue in _QUEUES}
+    finally:
+        client.close()
+    return {"fred_queue_depth": depths, "fred_queue_oldest_age_seconds": ages}
+
+
+def _age(message: Any) -> float:
+    """Seconds since a message was sent, by the mark its sender put into its headers; 0 without one."""
+    if message is None:
+        return 0.0
+    sent_at = json.loads(message).get("headers", {}).get("sent_at")
+    return max(0.0, time.time() - sent_at) if isinstance(sent_at, int | float) else 0.0

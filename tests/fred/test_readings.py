@@ -1,0 +1,100 @@
+"""Shared gauges are counts of rows and messages, never counters that drift."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from fred import readings
+from fred.gauges import SHARED_GAUGES
+from fred.tasks import Hints
+from leases.status import LeaseState
+
+pytestmark = pytest.mark.django_db
+
+
+def lease(state, **fields):
+    from leases.models import Lease
+
+    return Lease.objects.create(uuid=uuid4(), chain_state=state, **fields)
+
+
+def test_leases_are_counted_by_chain_state():
+    lease(LeaseState.ACTIVE)
+    lease(LeaseState.ACTIVE)
+    lease(LeaseState.CLOSED)
+    counts = readings.of_the_database()["fred_lease_count"]
+    assert counts == {("pending",): 0, ("active",): 2, ("closed",): 1, ("rejected",): 0, ("expired",): 0}
+
+
+def test_pending_leases_without_their_payload_are_awaited():
+    from leases.models import Payload
+
+    lease(LeaseState.PENDING, meta_hash=b"h")
+    lease(LeaseState.PENDING)
+    lease(LeaseState.ACTIVE, meta_hash=b"h")
+    has_it = lease(LeaseState.PENDING, meta_hash=b"h")
+    Payload.objects.create(lease=has_it, body=b"x", sha256=b"h")
+    found = readings.of_the_database()
+    assert found["fred_payload_leases_awaiting"] == {(): 1}
+    assert found["fred_payload_stored_count"] == {(): 1}
+
+
+def test_due_rows_nobody_took_are_counted_with_the_age_of_the_oldest():
+    lease(LeaseState.ACTIVE, due_at=timezone.now() - timedelta(seconds=30))
+    lease(LeaseState.ACTIVE, due_at=timezone.now() + timedelta(seconds=30))
+    found = readings.of_the_database()
+    assert found["fred_outbox_pending"] == {("lease",): 1, ("backend",): 0, ("chain",): 0}
+    assert 25 < found["fred_outbox_oldest_age_seconds"][("lease",)] < 60
+
+
+def test_a_lease_is_stuck_at_the_eighth_failure():
+    lease(LeaseState.ACTIVE, attempts=7)
+    lease(LeaseState.ACTIVE, attempts=8)
+    assert readings.of_the_database()["fred_lease_stuck_count"] == {(): 1}
+
+
+def test_backends_show_their_fence_and_their_last_probe():
+    from backends.models import Backend, HealthCheck
+
+    Backend.objects.create(name="b1", url="http://b1", fenced=True)
+    Backend.objects.create(name="gone", url="http://gone", configured=False)
+    HealthCheck.objects.create(name="backend:b1", healthy=False)
+    HealthCheck.objects.create(name="chain", healthy=True)
+    found = readings.of_the_database()
+    assert found["fred_backend_fenced"] == {("b1",): 1}
+    assert found["fred_backend_healthy"] == {("b1",): 0}
+    assert found["fred_health_check_healthy"] == {("chain",): 1}
+
+
+def test_what_was_never_seen_has_no_sample():
+    found = readings.of_the_database()
+    assert "fred_chain_height" not in found
+    assert "fred_reconciler_last_success_timestamp_seconds" not in found
+    assert "fred_reconciler_sweep_complete" not in found
+
+
+def test_one_statement_reads_them_all(django_assert_max_num_queries):
+    with django_assert_max_num_queries(4, connection=connection):
+        readings.of_the_database()
+
+
+def test_waiting_hints_are_counted_by_queue(valkey):
+    from fred.celery import app
+
+    Hints(lambda: app).send("leases.tasks.lanes")
+    found = readings.of_the_queues()
+    assert found["fred_queue_depth"] == {("lifecycle",): 0, ("dispatch",): 0, ("chain",): 1, ("sweep",): 0}
+    assert 0 <= found["fred_queue_oldest_age_seconds"][("chain",)] < 30
+
+
+def test_every_reading_is_a_known_gauge_with_its_labels(valkey):
+    from backends.models import Backend
+
+    Backend.objects.create(name="b1", url="http://b1")
+    lease(LeaseState.ACTIVE)
+    for read in (readings.of_the_build, readings.of_the_database, readings.of_the_processes, readings.of_the_queues):
+        for name, samples in read().items():
+            assert all(len(labels) == len(SHARED_GAUGES[name].labels) for labels in samples), name
