@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time as clock
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -31,6 +32,8 @@ from leases.chain.proto import abci_pb2, tx_pb2
 
 HISTORY = 1_000
 """Blocks whose old state can still be read."""
+KEPT_BLOCKS = 20_000
+"""Older ones are forgotten, as pruned nodes do; transactions stay."""
 CACHED_HASHES = 10_000
 MEMPOOL_SIZE = 50_000
 EXPIRED_PER_BLOCK = 100
@@ -67,6 +70,8 @@ class Chain:
     """State, mempool and blocks of one chain."""
 
     def __init__(self, genesis: Genesis, *, profile: str = "B", wall: Callable[[], int] = clock.time_ns) -> None:
+        if profile != "B":
+            raise ValueError(f"unknown profile {profile}; known is B")
         self.genesis = genesis
         self.profile = profile
         self.faults = Faults()
@@ -86,7 +91,9 @@ class Chain:
         self.cache: OrderedDict[str, None] = OrderedDict()
         self.check_sequences: dict[str, int] = {}
         self._views: dict[int, View] = {}
+        self._trusted = itertools.count()
         self.height = 0
+        self.earliest = 1
         self.time = self._wall() + self.offset
         self.produce()
 
@@ -190,7 +197,7 @@ class Chain:
     def submit_trusted(self, messages: Iterable[Message]) -> DecodedTx:
         """Put messages of one sender into the mempool without signature, fee or sequence; raises `Refused`."""
         packed = [pack(message) for message in messages]
-        body = tx_pb2.TxBody(messages=packed, memo=f"devchain {len(self.txs)}.{len(self.mempool)}")
+        body = tx_pb2.TxBody(messages=packed, memo=f"devchain {next(self._trusted)}")
         raw = tx_pb2.TxRaw(body_bytes=body.SerializeToString()).SerializeToString()
         tx = decode(raw)
         tx.trusted = True
@@ -255,8 +262,7 @@ class Chain:
         self.blocks[height] = block
         self.height, self.time = height, moment
         self._views.clear()
-        if height > HISTORY:
-            self.blocks[height - HISTORY].undo = []
+        self._prune()
         indexed_at = self._wall() / 10**9
         for result in block.txs:
             result.indexed_at = indexed_at
@@ -265,6 +271,13 @@ class Chain:
         for listener in list(self.listeners):
             listener(block)
         return block
+
+    def _prune(self) -> None:
+        if self.height > HISTORY:
+            self.blocks[self.height - HISTORY].undo = []
+        while self.height - self.earliest >= KEPT_BLOCKS:
+            del self.blocks[self.earliest]
+            self.earliest += 1
 
     def _context(self, height: int, moment: int, header: bytes = b"") -> Context:
         known = header or (self.blocks[height].hash if height in self.blocks else b"")

@@ -225,6 +225,9 @@ class Node:
 
     def reset(self) -> None:
         """Start the chain again: height 1, nothing on it, the same id."""
+        for waiting in self._waiting.values():
+            waiting.cancel()
+        self._waiting.clear()
         self.chain.start()
 
 

@@ -130,12 +130,14 @@ class Rpc:
             text = f"height {height} must be less than or equal to the current blockchain height {chain.height}"
             raise RpcError(text)
         if height < 0:
-            raise RpcError("height must be greater than 0, but got " + str(height))
+            raise RpcError(f"height must be greater than 0, but got {height}")
+        if 0 < height < chain.earliest:
+            raise RpcError(f"height {height} is not available, lowest height is {chain.earliest}")
         return chain.blocks[height or chain.height]
 
     def _status(self, _params: dict[str, Any]) -> dict[str, Any]:
         chain = self._chain
-        first, last = chain.blocks[1], chain.blocks[view_for(chain, "rpc:status").height]
+        first, last = chain.blocks[chain.earliest], chain.blocks[view_for(chain, "rpc:status").height]
         return {
             "node_info": {
                 "protocol_version": {"p2p": "8", "block": "11", "app": "0"},
@@ -154,7 +156,7 @@ class Rpc:
                 "latest_block_time": time_text(last.time),
                 "earliest_block_hash": hex_text(first.hash),
                 "earliest_app_hash": hex_text(first.app_hash),
-                "earliest_block_height": "1",
+                "earliest_block_height": str(first.height),
                 "earliest_block_time": time_text(first.time),
                 "catching_up": chain.faults.find("catching_up") is not None,
             },
@@ -188,7 +190,7 @@ class Rpc:
 
     def _genesis(self, _params: dict[str, Any]) -> dict[str, Any]:
         chain = self._chain
-        start = time_text(chain.blocks[1].time)
+        start = time_text(chain.blocks[chain.earliest].time)
         return {"genesis": {"genesis_time": start, "chain_id": chain.chain_id, "initial_height": "1"}}
 
     # --- transactions -------------------------------------------------------------
