@@ -79,8 +79,8 @@ def build(picks: Sequence[Pick], provider: str) -> list[PackedAny]:
 class Simulations:
     """What simulations told this process, and whether asking for one is of use.
 
-    Five useless answers in a row, and the node is left alone for 30 s. While transactions of a verb succeed their gas is
-    known and nothing is asked: a simulation costs a node as much as the transaction. The first failure ends that.
+    Five useless answers in a row, and the node is left alone for 30 s. While transactions of a verb succeed their gas
+    is known and nothing is asked: a simulation costs a node as much as the transaction. The first failure ends that.
     """
 
     def __init__(self) -> None:

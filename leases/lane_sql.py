@@ -52,7 +52,7 @@ def waiting() -> Waiting:
             f"""
             SELECT t.verb, count(*), now() - min(t.created_at) FROM leases_chainaction AS t
              WHERE t.due_at <= now() AND {SENDABLE} GROUP BY t.verb
-            """  # noqa: S608 - a constant of this module
+            """
         )
         queues = {verb: Queue(verb, count, oldest) for verb, count, oldest in cursor.fetchall()}
         if not queues:
@@ -284,8 +284,12 @@ def finish_unsent(done: Mapping[int, int], moot: Mapping[int, int]) -> set[UUID]
     return closed
 
 
-def ensure_signers(addresses: Mapping[str, str]) -> None:
-    """Give every key (address to role) its row, free at once; free those left at rest without an open transaction."""
+def ensure_signers(addresses: Mapping[str, str]) -> bool:
+    """Give every key (address to role) its row, free at once; free those left at rest without an open transaction.
+
+    True when that changed something.
+    """
+    changed = 0
     with connection.cursor() as cursor:
         for address, role in sorted(addresses.items()):
             cursor.execute(
@@ -295,6 +299,7 @@ def ensure_signers(addresses: Mapping[str, str]) -> None:
                 """,
                 [address, role],
             )
+            changed += cursor.rowcount
         cursor.execute(
             """
             UPDATE leases_signer AS s SET due_at = now(), epoch = s.epoch + 1
@@ -303,6 +308,7 @@ def ensure_signers(addresses: Mapping[str, str]) -> None:
                                 WHERE t.signer = s.address AND t.state IN ('signed', 'broadcast'))
             """
         )
+        return changed + int(cursor.rowcount) > 0
 
 
 def set_signer(address: str, *, after: timedelta, usable: bool = True, epoch: int | None = None) -> None:

@@ -64,12 +64,12 @@ def run() -> None:
             return
 
 
-def ensure_signers() -> None:
-    """Give each key of this process its row; call it when a worker of the chain queue starts.
+def ensure_signers() -> bool:
+    """Give each key of this process its row, free those left at rest by nobody; True when that changed something.
 
     Raises `KeyUnusable` when the key is missing or is not the provider's: such a process must not work.
     """
-    lane_sql.ensure_signers({one.address: str(one.role) for one in signers()})
+    return lane_sql.ensure_signers({one.address: str(one.role) for one in signers()})
 
 
 def choose(waiting: Waiting) -> Queue | None:
@@ -92,8 +92,11 @@ def send_next() -> bool:
     _let_outlived_fall()
     waiting = lane_sql.waiting()
     queue = choose(waiting)
-    if queue is None or not waiting.free_signers:
+    if queue is None:
         return False
+    if not waiting.free_signers:
+        # The key may have no row yet: a new deployment, a new database.
+        return ensure_signers()
     claimed = due.claim(SignerRow, 1, where=lane_sql.FREE_SIGNER)
     if not claimed:
         return False

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import os
-from functools import cache
+from typing import Any
 
 from celery import shared_task
+from celery.signals import worker_init
 
 from fred.tasks import LANES, FredTask
 from leases import lanes as lanes_
+from leases import node
+from leases.chain.errors import KeyUnusable
+
+QUEUE = "chain"
 
 
 @shared_task(name=LANES, base=FredTask)
 def lanes() -> None:
     """Decide open transactions and send what waits for the chain."""
-    _know_signers(os.getpid())
     lanes_.run()
 
 
-@cache
-def _know_signers(_pid: int) -> None:
-    """Give this process's keys their rows before its first work: only who signs needs the key and knows it."""
-    lanes_.ensure_signers()
+@worker_init.connect
+def check_keys(sender: Any = None, **_: Any) -> None:
+    """A worker of the chain queue without the provider's key ends at its start and says why."""
+    if sender is None or QUEUE not in sender.app.amqp.queues.consume_from:
+        return
+    try:
+        node.signers()
+    except KeyUnusable as error:
+        raise SystemExit(f"the signing key cannot be used: {error}") from error

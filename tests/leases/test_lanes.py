@@ -142,7 +142,7 @@ def test_rejects_of_one_reason_share_a_message(house):
     want("reject", leases[3:], reason="image not allowed")
     run_until_idle()
     assert states(house, leases) == [REJECTED] * 5
-    messages = sum(messages_on_chain(house), [])
+    messages = [message for messages in messages_on_chain(house) for message in messages]
     assert {message.reason: len(message.lease_uuids) for message in messages} == {
         "invalid manifest": 3,
         "image not allowed": 2,
@@ -335,3 +335,25 @@ def test_two_claims_of_the_same_actions_share_nothing(house):
     second = due.claim(ChainAction, 4, where=lane_sql.SENDABLE)
     assert len(first) == len(second) == 2
     assert not {one.pk for one in first} & {one.pk for one in second}
+
+
+def test_a_new_database_gets_its_signer_from_the_first_lane(house):
+    Signer.objects.all().delete()
+    leases = pending(house, 1)
+    want("ack", leases)
+    run_until_idle()
+    assert action_states() == {"done": 1}
+
+
+def test_a_worker_without_the_providers_key_does_not_start(house, settings):
+    from types import SimpleNamespace
+
+    from leases import tasks
+
+    def worker(*queues: str) -> SimpleNamespace:
+        return SimpleNamespace(app=SimpleNamespace(amqp=SimpleNamespace(queues=SimpleNamespace(consume_from=queues))))
+
+    settings.FRED = settings.FRED.model_copy(update={"provider_address": house.keys["tenant"].address})
+    tasks.check_keys(worker("lifecycle"))
+    with pytest.raises(SystemExit, match="provider_address"):
+        tasks.check_keys(worker("chain", "sweep"))
