@@ -10,6 +10,8 @@ from celery import Celery, signals
 from celery.app.amqp import AMQP
 from kombu import Connection, Exchange, Queue
 
+from fred import tasks
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fred.settings")
 
 QUEUES = ("lifecycle", "dispatch", "chain", "sweep")
@@ -35,18 +37,18 @@ app = Celery("fred", amqp=PatientAMQP)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in QUEUES]
 app.conf.task_routes = {
-    "fred.tasks.*": {"queue": "lifecycle"},
-    "reconciliation.tasks.take_a_look": {"queue": "lifecycle"},
-    "backends.tasks.*": {"queue": "lifecycle"},
+    tasks.TICK: {"queue": "lifecycle"},
+    tasks.LOOK: {"queue": "lifecycle"},
+    tasks.PROBE: {"queue": "lifecycle"},
     "placements.tasks.*": {"queue": "dispatch"},
     "leases.tasks.*": {"queue": "chain"},
     "reconciliation.tasks.*": {"queue": "sweep"},
 }
 # Beat only ticks. Every task but the first claims a row, so that a second beat changes nothing.
 app.conf.beat_schedule = {
-    "due rows nobody took": {"task": "fred.tasks.tick", "schedule": 2.0, "options": {"expires": 2}},
-    "sweep": {"task": "reconciliation.tasks.sweep", "schedule": 10.0, "options": {"expires": 10}},
-    "health probes": {"task": "backends.tasks.probe_health", "schedule": 15.0, "options": {"expires": 15}},
+    "due rows nobody took": {"task": tasks.TICK, "schedule": 2.0, "options": {"expires": 2}},
+    "sweep": {"task": tasks.SWEEP, "schedule": 10.0, "options": {"expires": 10}},
+    "health probes": {"task": tasks.PROBE, "schedule": 15.0, "options": {"expires": 15}},
 }
 app.autodiscover_tasks()
 

@@ -49,9 +49,10 @@ UNION ALL
 SELECT 'fred_backend_fenced', name, '', fenced::int FROM backends_backend WHERE configured
 UNION ALL
 SELECT 'fred_backend_healthy', substr(name, 9), '', healthy::int
-  FROM backends_healthcheck WHERE name LIKE 'backend:%%'
+  FROM backends_healthcheck WHERE name LIKE 'backend:%%' AND checked_at > now() - interval '60 seconds'
 UNION ALL
-SELECT 'fred_health_check_healthy', name, '', healthy::int FROM backends_healthcheck WHERE name = 'chain'
+SELECT 'fred_health_check_healthy', name, '', healthy::int
+  FROM backends_healthcheck WHERE name = 'chain' AND checked_at > now() - interval '60 seconds'
 UNION ALL
 SELECT 'fred_signer_pool_size', '', '', count(*) FROM leases_signer HAVING count(*) > 0
 UNION ALL

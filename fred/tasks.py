@@ -25,6 +25,7 @@ DISPATCH = "placements.tasks.dispatch"
 LANES = "leases.tasks.lanes"
 SWEEP = "reconciliation.tasks.sweep"
 TICK = "fred.tasks.tick"
+PROBE = "reconciliation.tasks.probe_health"
 
 GATE_MS = 1000
 LIMIT_S = 0.2
@@ -61,10 +62,16 @@ class FredTask(Task[..., Any]):
 
 
 class Hints:
-    """Sends hints through their gate. One object per process; a fork starts with fresh connections."""
+    """Sends hints through their gate. One object per process; a fork starts with fresh connections.
 
-    def __init__(self, app: Callable[[], Celery], *, clock: Callable[[], float] = time.monotonic) -> None:
+    `limit_s` bounds each step: the wait for another thread's hint, the gate, the broker's connection and message.
+    """
+
+    def __init__(
+        self, app: Callable[[], Celery], *, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._app = app
+        self._limit_s = limit_s
         self._clock = clock
         self._lock = threading.Lock()
         self._forget()
@@ -77,7 +84,7 @@ class Hints:
 
     def send(self, task: str, /) -> bool:
         """Hint that this task may have work; False when the gate is closed or anything failed. Never raises."""
-        if not self._lock.acquire(timeout=LIMIT_S):
+        if not self._lock.acquire(timeout=self._limit_s):
             return self._count(task, "busy")
         try:
             if self._pid != os.getpid():
@@ -98,7 +105,7 @@ class Hints:
 
     def taken(self, task: str, /) -> None:
         """Open the gate: a task calls this before it claims, so that news after the claim hints again."""
-        if not self._lock.acquire(timeout=LIMIT_S):
+        if not self._lock.acquire(timeout=self._limit_s):
             return
         try:
             if self._pid != os.getpid():
@@ -117,8 +124,8 @@ class Hints:
 
             self._valkey = Redis.from_url(
                 settings.HOUSE.redis_url.get_secret_value(),
-                socket_connect_timeout=LIMIT_S,
-                socket_timeout=LIMIT_S,
+                socket_connect_timeout=self._limit_s,
+                socket_timeout=self._limit_s,
                 retry=Retry(NoBackoff(), 0),
             )
         return self._valkey
@@ -127,10 +134,10 @@ class Hints:
         app = self._app()
         if self._producer is None:
             connection: Connection = app.connection_for_write(
-                connect_timeout=LIMIT_S,
+                connect_timeout=self._limit_s,
                 transport_options={
-                    "socket_connect_timeout": LIMIT_S,
-                    "socket_timeout": LIMIT_S,
+                    "socket_connect_timeout": self._limit_s,
+                    "socket_timeout": self._limit_s,
                     "retry_on_timeout": False,
                     "max_retries": 1,
                     "interval_start": 0,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from fred.tasks import EXPIRES_S, LOOK, SWEEP, TICK, FredTask
-from reconciliation import look, periodic, tick
+from fred.tasks import EXPIRES_S, LOOK, PROBE, SWEEP, TICK, FredTask
+from reconciliation import look, periodic, probes, tick
 
 
 @shared_task(name=LOOK, base=FredTask, ignore_result=True, expires=EXPIRES_S)
@@ -24,3 +24,9 @@ def run_periodic_tasks() -> None:
 def hint_what_nobody_took() -> None:
     """Hint again what is due and was not taken."""
     tick.hint_overdue()
+
+
+@shared_task(name=PROBE, base=FredTask, ignore_result=True, expires=EXPIRES_S)
+def probe_health() -> None:
+    """Ask chain and backends whether they are well."""
+    probes.probe_all()

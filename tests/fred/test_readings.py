@@ -69,6 +69,13 @@ def test_backends_show_their_fence_and_their_last_probe():
     assert found["fred_health_check_healthy"] == {("chain",): 1}
 
 
+def test_a_probe_older_than_a_minute_says_nothing():
+    from backends.models import HealthCheck
+
+    HealthCheck.objects.create(name="chain", healthy=True, checked_at=timezone.now() - timedelta(seconds=61))
+    assert "fred_health_check_healthy" not in readings.of_the_database()
+
+
 def test_what_was_never_seen_has_no_sample():
     found = readings.of_the_database()
     assert "fred_chain_height" not in found

@@ -1,0 +1,97 @@
+"""Probes: every source is asked at once, none is waited for, what was heard is stored."""
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from prometheus_client import REGISTRY
+
+from backends.client import Health
+from backends.models import HealthCheck
+from fred.conf import BackendConfig
+from reconciliation import probes
+
+WELL = Health(healthy=True)
+
+
+def test_answers_come_from_all_at_once():
+    meeting = threading.Barrier(3)
+
+    def meet():
+        meeting.wait(5)
+        return WELL
+
+    assert probes.ask(dict.fromkeys("abc", meet)) == dict.fromkeys("abc", WELL)
+
+
+def test_who_does_not_answer_in_time_is_unhealthy_and_delays_nobody():
+    never = threading.Event()
+
+    def hang():
+        never.wait(20)
+        return WELL
+
+    started = time.monotonic()
+    found = probes.ask({"quick": lambda: WELL, "slow": hang}, limit_s=0.2)
+    never.set()
+    assert time.monotonic() - started < 5
+    assert found["quick"] == WELL
+    assert found["slow"] == Health(healthy=False, error="no answer within 0.2 s")
+
+
+def test_a_crashing_probe_is_counted_and_unhealthy():
+    def crashes():
+        return REGISTRY.get_sample_value("fred_backend_health_probe_panics_total")
+
+    def crash():
+        raise RuntimeError("boom")
+
+    before = crashes()
+    assert probes.ask({"x": crash}) == {"x": Health(healthy=False, error="RuntimeError: boom")}
+    assert crashes() == before + 1
+
+
+@pytest.fixture
+def backend():
+    """A backend that answers its health route with the status it is told to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(self.server.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.status = 200
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_heard_is_stored_and_renewed(settings, backend):
+    entries = (
+        BackendConfig(name="up", url=f"http://127.0.0.1:{backend.server_port}"),
+        BackendConfig(name="down", url="http://127.0.0.1:1"),
+    )
+    settings.FRED = settings.FRED.model_copy(update={"backends": entries})
+    probes.probe_all()
+    first = {check.name: (check.healthy, check.checked_at) for check in HealthCheck.objects.all()}
+    assert {name: healthy for name, (healthy, _) in first.items()} == {
+        "backend:up": True,
+        "backend:down": False,
+        "chain": False,
+    }
+    backend.status = 503
+    probes.probe_all()
+    again = HealthCheck.objects.get(name="backend:up")
+    assert not again.healthy
+    assert again.detail == "backend unhealthy: status 503"
+    assert again.checked_at > first["backend:up"][1]
