@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from fred import due
 from fred.tasks import LOOK, hint
 from leases import sql
 
@@ -50,11 +51,15 @@ def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False) -> Iterator[
 
 def leases(uuids: Iterable[UUID]) -> set[UUID]:
     """Ask for a look at these leases, nothing else; return those that exist and were woken."""
-    with transaction.atomic():
-        woken = sql.wake(dict.fromkeys(sql.lock(uuids)))
+    wanted = sorted(set(uuids))
+
+    def write() -> set[UUID]:
+        woken = sql.wake(dict.fromkeys(sql.lock(wanted)))
         if woken:
             transaction.on_commit(hint_look)
-    return woken
+        return woken
+
+    return due.in_transaction(write)
 
 
 def hint_after_commit() -> None:

@@ -120,7 +120,7 @@ def _chain(sources: Sources, swept: Swept) -> int | None:
         missing = [uuid for uuid in sql.stored_live(below=lowest) if uuid not in listed]
         swept.count("missing", len(missing))
         for chunk in _chunks(missing):
-            _wake_at(chunk, lowest)
+            due.in_transaction(partial(_wake_at, chunk, lowest))
     swept.count("listed", len(listed))
     return lowest
 

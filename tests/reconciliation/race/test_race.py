@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
 
 from backends import targets
+from fred import due
 from leases import sql as lease_sql
 from leases import wake
 from leases.status import LeaseState
@@ -188,13 +190,12 @@ def test_many_workers_never_act_twice_nor_on_old_facts_and_leave_no_lease_behind
     while (now := time.monotonic()) < began + BURSTS_FOR_S or unborn:
         fresh = [unborn.pop() for _ in range(min(len(unborn), choose.randrange(5, 30)))]
         if fresh:
-            tell(fresh, LeaseState.PENDING)
+            due.in_transaction(partial(tell, fresh, LeaseState.PENDING))
             born += fresh
-        tell(choose.sample(born, min(len(born), 60)))
-        closing = choose.sample(born, 2)
-        tell(closing, LeaseState.CLOSED)
+        due.in_transaction(partial(tell, choose.sample(born, min(len(born), 60))))
+        due.in_transaction(partial(tell, choose.sample(born, 2), LeaseState.CLOSED))
         report_success(backend.take_made())
-        include_acknowledgements()
+        due.in_transaction(include_acknowledgements)
         if now > next_stall:
             stalled.append((now + STALL_S, workers.stall_one(choose)))
             next_stall = now + 3
@@ -212,7 +213,7 @@ def test_many_workers_never_act_twice_nor_on_old_facts_and_leave_no_lease_behind
 
     def settled() -> bool:
         report_success(backend.take_made())
-        include_acknowledgements()
+        due.in_transaction(include_acknowledgements)
         open_work = run(
             """
             SELECT (SELECT count(*) FROM leases_lease WHERE due_at <= now() + interval '5 s')
