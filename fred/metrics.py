@@ -6,6 +6,7 @@ ever a label. No Django inside.
 """
 
 import os
+import socket
 from collections.abc import Iterable
 from itertools import product
 
@@ -19,6 +20,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
     multiprocess,
+    values,
 )
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -26,6 +28,18 @@ from prometheus_client.registry import Collector
 from fred.gauges import shared_gauges
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+_HOST = socket.gethostname().replace("_", "-")
+
+
+def _identity() -> str:
+    """Names this process's file; process ids alone repeat among containers that share the directory."""
+    return f"{_HOST}-{os.getpid()}"
+
+
+if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+    values.ValueClass = values.MultiProcessValue(_identity)  # type: ignore[no-untyped-call]
 
 
 def _doubling(first: float, count: int) -> tuple[float, ...]:

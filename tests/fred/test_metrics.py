@@ -1,6 +1,11 @@
 """Names and labels of metrics are a contract; shared gauges are read at scrape time."""
 
+import os
 import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
@@ -193,3 +198,29 @@ def test_a_scrape_is_openmetrics_when_asked_for():
     body, content_type = exposition.render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_processes_of_two_hosts_never_share_a_file():
+    names = {path.name for path in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).iterdir()}
+    host = socket.gethostname().replace("_", "-")
+    assert f"counter_{host}-{os.getpid()}.db" in names
+
+
+def test_counters_of_all_processes_are_summed(tmp_path):
+    code = """
+from fred import metrics
+metrics.CALLBACK_TIMEOUTS.inc({0})
+if {1}:
+    from prometheus_client import generate_latest
+    print(generate_latest(metrics.registry()).decode())
+"""
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    for amount, last in ((2, False), (3, True)):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(amount, last)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "fred_provisioner_callback_timeouts_total 5.0" in done.stdout
