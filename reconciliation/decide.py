@@ -7,6 +7,7 @@ time and the limits, and return a decision or None. Nothing here may destroy on 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from reconciliation import rules_ended, rules_idle, rules_operation
@@ -77,12 +78,13 @@ TABLE: Sequence[Rule] = (
 
 
 def decide(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision:
-    """What this lease needs now. Same facts, same decision."""
-    for rule in TABLE:
-        decision = rule(facts, now, limits)
-        if decision is not None:
-            return decision
-    return Decision(Rest())
+    """What this lease needs now. Same facts, same decision.
+
+    While a wish for the chain, or a removal, is open, the lease is looked at again, whatever the rule says.
+    """
+    decided = next((found for rule in TABLE if (found := rule(facts, now, limits)) is not None), Decision(Rest()))
+    is_open = any(one.is_open for one in facts.actions) or not all(one.is_done for one in facts.teardowns)
+    return replace(decided, after=limits.longest) if decided.after is None and is_open else decided
 
 
 def printed_table() -> str:

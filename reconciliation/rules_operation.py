@@ -174,7 +174,7 @@ def confirmed_by_a_walk(facts: LeaseFacts, now: datetime, limits: Limits) -> Dec
         return None
     if now - operation.first_dispatched_at < limits.confirm_after:
         return None
-    row = next((one for one in facts.listed if one.backend == operation.backend), None)
+    row = next((one for one in facts.listed if one.is_ours and one.backend == operation.backend), None)
     if row is None or row.status not in {"ready", "failed"}:
         return None
     if row.status == "ready":

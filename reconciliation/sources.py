@@ -179,8 +179,9 @@ class Sources:
                 return f.Unknown("backend_silent")
             case ProvisionInfo() as info:
                 silence.over()
-                ours = info.provider_uuid in (None, provider_uuid())
-                return f.ProvisionFact(client.target.name, str(info.status), info.message, is_ours=ours)
+                if info.provider_uuid not in (None, provider_uuid()):
+                    return f.Unknown("other_provider")
+                return f.ProvisionFact(client.target.name, str(info.status), info.message)
             case _:
                 silence.over()
                 return f.Absent()
