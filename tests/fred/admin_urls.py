@@ -1,0 +1,6 @@
+"""The routes of the admin server."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [path("admin/", admin.site.urls)]
