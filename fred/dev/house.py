@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import orjson
 import psycopg
+from celery import Celery
+from kombu.exceptions import OperationalError
 
 from fred import http, serve
 from fred.curl import Request
@@ -27,6 +29,9 @@ from fred.dev.vault import Vault, write_private
 
 POLL_S = 0.05
 MIGRATE_S = 120.0
+WORKERS = {"worker-1": ("lifecycle", "dispatch"), "worker-2": ("chain", "sweep")}
+"""Small hosts run two workers with two queues each; only the one that signs gets the key."""
+WORKER_ANSWER_S = 0.5
 TENANT_MNEMONIC = "tenant.mnemonic"
 
 
@@ -162,8 +167,10 @@ class House:
         for child in (
             agent,
             watcher,
-            self._worker("worker-1", ("lifecycle", "dispatch"), provider),
-            self._worker("worker-2", ("chain", "sweep"), signing),
+            *(
+                self._worker(name, queues, signing if "chain" in queues else provider)
+                for name, queues in WORKERS.items()
+            ),
             self._serve("beat", provider, f"--schedule={self.options.folder / 'beat'}"),
         ):
             self.supervisor.start(child)
@@ -173,6 +180,20 @@ class House:
             seconds=self.options.wait_s,
             where=self.unhealthy,
         )
+        self.wait_for(
+            lambda: self.workers() >= len(WORKERS),
+            "waiting for the workers",
+            seconds=self.options.wait_s,
+            where=lambda: f"logs are in {self.options.folder / 'logs'}",
+        )
+
+    def workers(self) -> int:
+        """How many workers answer over the broker."""
+        try:
+            with Celery("dev", broker=self.environments.redis_url, set_as_current=False) as asking:
+                return len(asking.control.ping(timeout=WORKER_ANSWER_S) or ())
+        except OperationalError:
+            return 0
 
     def open_admin(self) -> None:
         """Start the admin site and wait until it answers; last, because nobody else waits for it."""
