@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 HEADER = "X-Fred-Signature"
 MAX_AGE_SECONDS = 300
@@ -21,6 +22,7 @@ MAX_AHEAD_SECONDS = 60
 """A signature dated exactly this far in the future still passes."""
 MIN_KEY_BYTES = 32
 
+_BLOCK_BYTES = 64
 _EMPTY_BODY_HASH = hashlib.sha256(b"").hexdigest()
 # Only what an HTTP field value may be padded with; Python's strip() would also take separators such as 0x1C.
 _BLANKS = " \t\n\v\f\r"
@@ -66,7 +68,20 @@ def _mac(secret: str | bytes, *, timestamp: int, method: str, target: str | byte
     body_hash = hashlib.sha256(body).hexdigest() if body else _EMPTY_BODY_HASH
     raw_target = target if isinstance(target, bytes) else target.encode()
     message = b"%d\n%b\n%b\n%b" % (timestamp, method.encode(), raw_target, body_hash.encode())
-    return hmac.digest(_key(secret), message, "sha256")
+    inner, outer = (half.copy() for half in _halves(_key(secret)))
+    inner.update(message)
+    outer.update(inner.digest())
+    return outer.digest()
+
+
+@lru_cache(maxsize=256)
+def _halves(key: bytes) -> "tuple[hashlib._Hash, hashlib._Hash]":
+    """The two hashes of HMAC (RFC 2104) with the padded key taken in: a key signs thousands of requests a second.
+
+    Unlike `hmac.digest` they keep the interpreter's lock, which on an event loop costs more to get back than the hash.
+    """
+    block = (hashlib.sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
+    return hashlib.sha256(bytes(byte ^ 0x36 for byte in block)), hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
 
 
 def sign(secret: str | bytes, *, timestamp: int, method: str, target: str | bytes, body: bytes = b"") -> str:

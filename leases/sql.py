@@ -53,8 +53,11 @@ def lock(uuids: Iterable[UUID], *, skip_locked: bool = False) -> set[UUID]:
         return {row[0] for row in cursor.fetchall()}
 
 
-def wake(heights: Mapping[UUID, int | None]) -> set[UUID]:
-    """Mark locked leases due; one that was read at the height of the news or above stays as it is. Return the woken."""
+def wake(heights: Mapping[UUID, int | None], *, touched: bool = False) -> set[UUID]:
+    """Mark locked leases due; one that was read at the height of the news or above stays as it is. Return the woken.
+
+    ``touched``: the news came from a backend's side, as in :func:`touch`, without a second update.
+    """
     if not heights:
         return set()
     with connection.cursor() as cursor:
@@ -62,12 +65,13 @@ def wake(heights: Mapping[UUID, int | None]) -> set[UUID]:
             """
             UPDATE leases_lease AS l
                SET due_at = now(), epoch = l.epoch + 1, attempts = 0,
-                   news_height = GREATEST(l.news_height, COALESCE(n.height, -1))
+                   news_height = GREATEST(l.news_height, COALESCE(n.height, -1)),
+                   touched_at = CASE WHEN %s THEN clock_timestamp() ELSE l.touched_at END
               FROM unnest(%s::uuid[], %s::bigint[]) AS n(uuid, height)
              WHERE l.uuid = n.uuid AND (n.height IS NULL OR l.chain_height < n.height)
          RETURNING l.uuid
             """,
-            [list(heights), list(heights.values())],
+            [touched, list(heights), list(heights.values())],
         )
         return {row[0] for row in cursor.fetchall()}
 

@@ -25,14 +25,16 @@ class News:
     locked: set[UUID]
     woken: set[UUID] = field(default_factory=set)
 
-    def wake(self, uuids: Iterable[UUID] | Mapping[UUID, int | None]) -> None:
+    def wake(self, uuids: Iterable[UUID] | Mapping[UUID, int | None], *, touched: bool = False) -> None:
         """Mark these leases due, raise their epoch and forget their failed attempts.
 
         A mapping gives the height of the news: a lease that was read at that height or above knows it already and
-        sleeps on.
+        sleeps on. ``touched``: inventory walks begun before now prove nothing about these leases any more.
         """
         heights = dict(uuids) if isinstance(uuids, Mapping) else dict.fromkeys(uuids)
-        self.woken |= sql.wake({uuid: height for uuid, height in heights.items() if uuid in self.locked})
+        self.woken |= sql.wake(
+            {uuid: height for uuid, height in heights.items() if uuid in self.locked}, touched=touched
+        )
 
 
 @contextmanager

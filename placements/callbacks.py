@@ -13,7 +13,6 @@ from django.db import DataError, IntegrityError
 from msgspec import structs
 
 from fred import due, metrics
-from leases import sql as lease_sql
 from leases import wake
 from placements import callbacks_sql as sql
 from placements import transitions
@@ -58,9 +57,9 @@ def _apply(callbacks: Sequence[VerifiedCallback]) -> tuple[set[UUID], list[Inbox
         said = list({row.key: (row, operation) for row, operation in reversed(readings) if row.key in fresh}.values())
         _move(said)
         told = {row.callback.lease_uuid for row, operation in said if operation or not row.verdict}
-        lease_sql.touch(told)
+        news.wake(told, touched=True)
         # What means nothing to us still names a lease: one that nobody has read yet is read.
-        news.wake({row.callback.lease_uuid: None if row.callback.lease_uuid in told else 0 for row, _ in said})
+        news.wake({row.callback.lease_uuid: 0 for row, _ in said if row.callback.lease_uuid not in told})
     return news.locked, [row for row, operation in said if operation is None and not row.verdict]
 
 
