@@ -10,6 +10,7 @@ from typing import Final
 import redis
 from django.conf import settings
 from django.db import connections
+from django.db.models import Case, When
 from django.db.models.functions import Now
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -23,6 +24,8 @@ from tenants_api.models import UsedToken
 STALE_AFTER: Final = timedelta(seconds=60)
 """A probe of chain or backend that is older says nothing any more."""
 CHAIN: Final = "chain"
+WATCHER: Final = "watcher"
+"""Written by the watcher itself, with its own fixed words for what is wrong; absent until one ran."""
 STORES: Final = {
     "token_tracker": "token tracker unavailable",
     "placement_store": "placement store unavailable",
@@ -38,16 +41,18 @@ class RemoteResults:
         """Nothing is known yet."""
         self._lock = threading.Lock()
         self._healthy: dict[str, bool] = {}
+        self._watcher: str | None = None
 
-    def keep(self, healthy: Mapping[str, bool]) -> None:
-        """Replace the copy by what was just read."""
+    def keep(self, healthy: Mapping[str, bool], *, watcher: str | None = None) -> None:
+        """Replace the copy by what was just read; `watcher` is its complaint, None when none ever ran."""
         with self._lock:
             self._healthy = dict(healthy)
+            self._watcher = watcher
 
     def findings(self) -> list[Finding]:
         """One finding for the chain and one for each configured backend; unknown is unhealthy."""
         with self._lock:
-            healthy = dict(self._healthy)
+            healthy, watcher = dict(self._healthy), self._watcher
         backends = settings.FRED.backends
         return [
             _remote(CHAIN, "chain connectivity failed", healthy=healthy.get(CHAIN, False)),
@@ -61,6 +66,7 @@ class RemoteResults:
                 )
                 for backend in backends
             ),
+            *([] if watcher is None else [Finding(WATCHER, local=False, message=watcher)]),
         ]
 
 
@@ -74,12 +80,25 @@ def ask_database() -> Part:
         for store in (UsedToken, Placement, Payload):
             store.objects.exists()
         _remote_results.keep(
-            dict(HealthCheck.objects.filter(checked_at__gt=Now() - STALE_AFTER).values_list("name", "healthy"))
+            dict(HealthCheck.objects.filter(checked_at__gt=Now() - STALE_AFTER).values_list("name", "healthy")),
+            watcher=_watchers_complaint(),
         )
         in_flight = Operation.objects.filter(settled_at__isnull=True).count()
     finally:
         connections.close_all()
     return Part([*_stores(broken=False), *_remote_results.findings()], in_flight)
+
+
+def _watchers_complaint() -> str | None:
+    row = (
+        HealthCheck.objects.filter(name=WATCHER)
+        .annotate(is_fresh=Case(When(checked_at__gt=Now() - STALE_AFTER, then=True), default=False))
+        .values_list("detail", "is_fresh")
+        .first()
+    )
+    if row is None:
+        return None
+    return row[0] if row[1] else "the watcher is not running"
 
 
 def without_database() -> Part:

@@ -241,11 +241,11 @@ def ask_for_sweep() -> None:
 
 
 def write_health(*, healthy: bool, detail: str) -> None:
-    """Store how the chain looks from here; the health routes read it."""
+    """Store how the chain looks to the watcher; the health routes read it."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            INSERT INTO backends_healthcheck (name, healthy, detail, checked_at) VALUES ('chain', %s, %s, now())
+            INSERT INTO backends_healthcheck (name, healthy, detail, checked_at) VALUES ('watcher', %s, %s, now())
                 ON CONFLICT (name) DO UPDATE
                SET healthy = EXCLUDED.healthy, detail = EXCLUDED.detail, checked_at = EXCLUDED.checked_at
             """,

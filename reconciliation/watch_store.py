@@ -44,7 +44,8 @@ def _ours(events: Sequence[LeaseEvent]) -> list[LeaseEvent]:
     if nameless := [event for event in events if event.provider_uuid is None]:
         known = watch_sql.known([event.lease_uuid for event in nameless])
         ours += [event for event in nameless if event.lease_uuid in known]
-    return watch_sql.unseen(ours, chain_id=settings.FRED.chain_id) if ours else []
+    single = {(event.lease_uuid, event.type, event.height if event.type in REPEATED else 0): event for event in ours}
+    return watch_sql.unseen(list(single.values()), chain_id=settings.FRED.chain_id) if single else []
 
 
 def _store(events: Sequence[LeaseEvent]) -> int:

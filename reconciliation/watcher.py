@@ -87,7 +87,8 @@ class Watcher:
                 task.cancel()
             await asyncio.gather(ended, *tasks, return_exceptions=True)
             for thread in self._threads.values():
-                thread.shutdown(wait=False, cancel_futures=True)
+                thread.submit(_close_connection)
+                thread.shutdown(wait=False)
 
     # What the connections bring
 
@@ -245,6 +246,10 @@ class Watcher:
                 raise
 
         return await asyncio.get_running_loop().run_in_executor(self._threads[name], work)
+
+
+def _close_connection() -> None:
+    connection.close()  # looked up here: each thread has its own
 
 
 def _begin(header: Header) -> watch_sql.Cursor:

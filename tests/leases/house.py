@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models.functions import Now
 
 from fred.conf import ProviderConfig
@@ -92,3 +94,19 @@ def ours_on_chain(chain: RunningDevchain) -> list[Any]:
 def messages_on_chain(chain: RunningDevchain) -> list[list[Any]]:
     """The messages of those transactions, for each one."""
     return [[message for _, message in result.tx.messages] for result in ours_on_chain(chain)]
+
+
+def environment_of(chain: RunningDevchain, **more: str) -> dict[str, str]:
+    """The environment of a process of this provider, with the database of this test."""
+    database = connection.settings_dict
+    address = f"{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "fred.settings",
+        "DATABASE_URL": f"postgres://{address}/{database['NAME']}",
+        "PROVIDER_GRPC_ENDPOINT": chain.grpc,
+        "PROVIDER_WEBSOCKET_URL": chain.websocket,
+        "PROVIDER_PROVIDER_UUID": chain.provider_uuid,
+        "PROVIDER_TX_POLL_INTERVAL": "20ms",
+        **more,
+    }

@@ -1,6 +1,5 @@
 """What becomes of signed transactions: only the hash decides, whatever is refused, lost, late or killed in between."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -16,7 +14,7 @@ from fred import metrics
 from leases import inclusion, lanes
 from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
-from tests.leases.house import action_states, ours_on_chain, pending, sent, states, stored, want
+from tests.leases.house import action_states, environment_of, ours_on_chain, pending, sent, states, stored, want
 from tests.waiting import wait_until
 
 PENDING, ACTIVE, CLOSED, REJECTED = (
@@ -54,26 +52,14 @@ for _ in range(2000):
 """
 
 
-def run_in_child(chain, point: str) -> int:
-    """Run lanes in a process that dies at this point; return its exit status."""
-    database = connection.settings_dict
-    address = f"{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
-    environment = {
-        **os.environ,
-        "FRED_CRASH_AT": point,
-        "DATABASE_URL": f"postgres://{address}/{database['NAME']}",
-        "PROVIDER_GRPC_ENDPOINT": chain.grpc,
-        "PROVIDER_WEBSOCKET_URL": chain.websocket,
-        "PROVIDER_PROVIDER_UUID": chain.provider_uuid,
-        "PROVIDER_TX_POLL_INTERVAL": "20ms",
-        "DJANGO_SETTINGS_MODULE": "fred.settings",
-    }
+def run_in_child(chain, point: str) -> None:
+    """Run lanes in a process that dies at this point."""
     child = subprocess.run(
         [sys.executable, "-c", CHILD],
-        env=environment, cwd=django_settings.BASE_DIR, capture_output=True, text=True, timeout=60, check=False,
+        env=environment_of(chain, FRED_CRASH_AT=point), cwd=django_settings.BASE_DIR,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
-    return child.returncode
 
 
 @pytest.mark.parametrize(
