@@ -29,10 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
     worker: str | None = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         use_valkey(valkey_of_worker(os.environ["REDIS_URL"], 1 + int(worker.removeprefix("gw"))))
+        os.environ["DJANGO_SETTINGS_MODULE"] = "fred.settings"
     else:
         config.stash[_services] = services = Services()
         services.start()
     django.setup()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Keep the settings' name from workers: pytest-django would read them before their own Valkey database is named."""
+    os.environ.pop("DJANGO_SETTINGS_MODULE", None)
 
 
 @pytest.hookimpl(trylast=True)
