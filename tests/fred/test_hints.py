@@ -132,6 +132,13 @@ def test_hints_go_on_when_valkey_is_back(valkey, hints, clock):
     assert hints.send(TASK)
 
 
+def test_a_flushed_valkey_gets_the_next_hint(valkey, hints):
+    assert hints.send(TASK)
+    valkey.flushdb()
+    assert hints.send(TASK)
+    assert valkey.llen(QUEUE) == 1
+
+
 def test_a_fork_uses_connections_of_its_own(valkey, hints):
     assert hints.send(TASK)
     hints.taken(TASK)
