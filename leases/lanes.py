@@ -113,7 +113,7 @@ def send_next() -> bool:
             claims = due.claim(ChainAction, most, where=f"{lane_sql.SENDABLE} AND t.verb = %s", params=[queue.verb])
             if not claims:
                 return False
-            if len(claims) < sum(one.count for one in waiting.queues.values()):
+            if waiting.free_signers > 1 and len(claims) < sum(one.count for one in waiting.queues.values()):
                 hint.send(LANES)
             lane = _Lane(client(), key, free, queue.verb)
             with due.holding(ChainAction, {one.pk: one.epoch for one in claims}, seconds=WORK_SECONDS + 5):
