@@ -38,18 +38,24 @@ class Batcher:
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def store(self, callback: VerifiedCallback) -> None:
-        """Return once this callback is committed. Raises NotStored when that failed or too many wait already.
+    async def store(self, callback: VerifiedCallback, *, within: float) -> None:
+        """Return once this callback is committed.
 
-        Whoever stops waiting (a timeout) takes the callback out again unless its transaction is under way.
+        Raises NotStored when that failed, took longer than ``within`` seconds, or when too many wait already. Whoever
+        stops waiting takes the callback out again unless its transaction is under way.
         """
         if self._closed or len(self._waiting) >= MOST_WAITING:
             raise NotStored
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(within, _give_up, done)
         self._waiting.append((callback, done))
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run())
-        await done
+        try:
+            await done
+        finally:
+            timer.cancel()
 
     async def close(self) -> None:
         """Store what waits, then end the thread and its connection."""
@@ -102,3 +108,8 @@ class Batcher:
             left, right = self._store(batch[:middle]), self._store(batch[middle:])
             return left[0] | right[0], left[1] | right[1]
         return {callback for callback in batch if callback not in busy}, set()
+
+
+def _give_up(done: "asyncio.Future[None]") -> None:
+    if not done.done():
+        done.set_exception(NotStored())

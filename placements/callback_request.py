@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
@@ -19,16 +19,6 @@ from fred.decoding import DecodeError, decode_object, decode_uuid
 MAX_STRUCTURAL_TOKENS: Final = 256
 MAX_NESTING: Final = 16
 
-_FIELDS: Final[Mapping[str, type]] = {
-    "lease_uuid": str,
-    "status": str,
-    "error": str,
-    "backend": str,
-    "retained": bool,
-    "backend_storage_id": str,
-    "maintenance_id": str,
-    "maintenance_admitted_at": str,
-}
 _NOT_STRUCTURAL: Final = bytes(set(range(256)) - set(b'"{}[]:,'))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _V4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -43,6 +33,24 @@ class Selector(StrEnum):
     OPERATION = "operation"
     LIFECYCLE = "lifecycle"
     TOKENLESS = "tokenless"
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a callback, zero where it did not give them."""
+
+    lease_uuid: str = ""
+    status: str = ""
+    error: str = ""
+    backend: str = ""
+    retained: bool = False
+    backend_storage_id: str = ""
+    maintenance_id: str = ""
+    maintenance_admitted_at: str = ""
+
+
+_FIELDS: Final[Mapping[str, type]] = {name: bool if name == "retained" else str for name in Body.__struct_fields__}
+_PLAIN: Final = msgspec.json.Decoder(Body)
+"""Reads what nearly every sender sends; what it refuses is read again by the lenient rules."""
 
 
 class Refused(Exception):
@@ -88,50 +96,51 @@ def limits_hold(body: bytes) -> bool:
     return True
 
 
-def parse(body: bytes, *, identity_required: bool) -> Mapping[str, Any] | None:
-    """Read the fields of a body whose signature is still to be checked; None when it is no such object.
+def parse(body: bytes, *, identity_required: bool) -> Body | None:
+    """Read a body whose signature is still to be checked; None when it is no such object.
 
     A body that claims a storage identity (any body when one is required) must have it in canonical form and be one
     plain object without repeated or oddly cased names. Raises Refused otherwise.
     """
     try:
-        fields = decode_object(body, _FIELDS)
-        if fields["backend_storage_id"] or identity_required:
-            fields = decode_object(body, _FIELDS, strict=True)
+        try:
+            fields = _PLAIN.decode(body)
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+            fields = Body(**decode_object(body, _FIELDS))
+        if fields.backend_storage_id or identity_required:
+            fields = Body(**decode_object(body, _FIELDS, strict=True))
     except DecodeError:
         if identity_required or b"backend_storage_id" in body:
             raise Refused("invalid request body") from None
         return None
-    if (fields["backend_storage_id"] or identity_required) and not _V4.fullmatch(fields["backend_storage_id"]):
+    if (fields.backend_storage_id or identity_required) and not _V4.fullmatch(fields.backend_storage_id):
         raise Refused("invalid request body")
     return fields
 
 
-def read(
-    fields: Mapping[str, Any] | None, body: bytes, *, query: bytes, senders: frozenset[str] = frozenset()
-) -> VerifiedCallback:
+def read(fields: Body | None, body: bytes, *, query: bytes, senders: frozenset[str] = frozenset()) -> VerifiedCallback:
     """Say what a callback means whose signature was right. Raises Refused with the text that its sender gets."""
     if fields is None:
         raise Refused("invalid request body")
-    with_identity = bool(fields["backend_storage_id"])
-    lease_uuid = _lease_uuid(fields["lease_uuid"], canonical=with_identity)
+    with_identity = bool(fields.backend_storage_id)
+    lease_uuid = _lease_uuid(fields.lease_uuid, canonical=with_identity)
     selector, selector_id = _selector(query)
-    if fields["status"] not in {"success", "failed", "deprovisioned"}:
+    if fields.status not in {"success", "failed", "deprovisioned"}:
         raise Refused("status must be 'success', 'failed', or 'deprovisioned'")
     if with_identity or selector is not Selector.TOKENLESS:
         _check_combinations(fields, selector, with_identity=with_identity)
-    maintenance_id = fields["maintenance_id"]
+    maintenance_id = fields.maintenance_id
     return VerifiedCallback(
         lease_uuid=lease_uuid,
         selector=selector,
         selector_id=selector_id,
-        status=fields["status"],
-        error=fields["error"].replace("\x00", ""),
-        retained=fields["retained"],
-        storage_id=UUID(fields["backend_storage_id"]) if with_identity else None,
-        backend_label=fields["backend"].replace("\x00", ""),
+        status=fields.status,
+        error=fields.error.replace("\x00", ""),
+        retained=fields.retained,
+        storage_id=UUID(fields.backend_storage_id) if with_identity else None,
+        backend_label=fields.backend.replace("\x00", ""),
         maintenance_id=UUID(maintenance_id) if _V4.fullmatch(maintenance_id) else None,
-        maintenance_admitted_at=_admitted_at(fields["maintenance_admitted_at"]),
+        maintenance_admitted_at=_admitted_at(fields.maintenance_admitted_at),
         body_sha256=hashlib.sha256(body).digest(),
         senders=senders,
     )
@@ -176,16 +185,16 @@ def _selector(query: bytes) -> tuple[Selector, UUID | None]:
     return chosen
 
 
-def _check_combinations(fields: Mapping[str, Any], selector: Selector, *, with_identity: bool) -> None:
+def _check_combinations(fields: Body, selector: Selector, *, with_identity: bool) -> None:
     """Refuse what a sender with typed URLs or an identity can't mean.
 
     A sender without identity goes on using the one URL it was given, so there `deprovisioned` may come on it.
     """
-    deprovisioned, maintenance_id = fields["status"] == "deprovisioned", fields["maintenance_id"]
-    admitted_at = fields["maintenance_admitted_at"]
+    deprovisioned, maintenance_id = fields.status == "deprovisioned", fields.maintenance_id
+    admitted_at = fields.maintenance_admitted_at
     if deprovisioned and selector is Selector.OPERATION and with_identity:
         raise Refused("deprovisioned status requires lifecycle or legacy callback authority")
-    if fields["retained"] and not deprovisioned:
+    if fields.retained and not deprovisioned:
         raise Refused("retained requires deprovisioned status")
     if maintenance_id and not _V4.fullmatch(maintenance_id):
         raise Refused("maintenance_id must be a canonical UUIDv4")

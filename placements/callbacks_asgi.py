@@ -4,7 +4,6 @@ A request is checked here on the event loop. What passes goes to the batcher: wh
 transaction was committing is stored by the next one, and each request is answered only after that commit.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -88,13 +87,12 @@ class CallbackEndpoint:
             return
         try:
             callback = await self._callback(scope, receive)
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                await self.batcher.store(callback)
+            await self.batcher.store(callback, within=ANSWER_WITHIN_S)
         except Refused as refused:
             await _answer(send, refused.status, refused.text)
         except _TooLong:
             await _answer(send, 401, "unauthorized", [(b"connection", b"close")])
-        except (TimeoutError, NotStored):
+        except NotStored:
             await _answer(send, 503, "service temporarily unavailable")
         else:
             await send({"type": "http.response.start", "status": 200, "headers": _OK_HEADERS})
@@ -115,7 +113,7 @@ class CallbackEndpoint:
         if not limits_hold(body):
             raise self._unauthorized(signing.Failure.FORMAT.label)
         fields = parse(body, identity_required=self._keys.identity_required)
-        if fields is not None and fields["backend_storage_id"]:
+        if fields is not None and fields.backend_storage_id:
             # An identity binds a callback to the key of the backend that proved it; none has proved one here.
             raise self._unauthorized("unknown_storage")
         verdict = signing.verify(

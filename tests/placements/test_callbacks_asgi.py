@@ -389,7 +389,7 @@ def test_after_the_end_nothing_is_taken():
     async def work(endpoint):
         await endpoint.close()
         with pytest.raises(NotStored):
-            await endpoint.batcher.store(None)
+            await endpoint.batcher.store(None, within=1.0)
         return (await post(endpoint)).status
 
     async def main():
