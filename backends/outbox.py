@@ -1,17 +1,18 @@
 """Callbacks on their way to a control plane: kept until they are taken, in order for each lease.
 
-One thread sends them over kept connections. A lease has one delivery under way at a time and the next only after a 2xx
+They are sent over kept connections from the agent's own event loop: a thread beside it would spend its time waiting for
+the interpreter. A lease has one delivery under way at a time and the next only after a 2xx
 for the one before; a lease whose deliveries fail holds up no other. Where the agent has a store, a callback is a row of
 it, committed together with the state it reports and deleted by its id after delivery.
 
 A callback's URL holds a capability: it is never logged.
 """
 
+import asyncio
 import heapq
 import itertools
 import random
 import sqlite3
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -34,7 +35,6 @@ _QUICK_WAITS = (1.0, 5.0)
 _SLOW_WAIT = 30.0
 _JITTER = 0.2
 _CONCURRENCY = 64
-_IDLE_WAIT = 60.0
 
 
 class Schedule(StrEnum):
@@ -80,7 +80,7 @@ def body_of(callback: Callback, *, backend: str) -> bytes:
 
 @dataclass
 class Outbox:
-    """The callbacks of one agent. `report` from the agent's event loop, `start` and `stop` once."""
+    """The callbacks of one agent; everything is called inside its event loop. `start` and `stop` once."""
 
     name: str
     secret: str = field(repr=False)
@@ -103,35 +103,33 @@ class Outbox:
         self._attempts = 0
         self._delivered = 0
         self._multi: Multi | None = None
-        self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_awake = False
 
     def start(self) -> None:
         """Take up what an earlier process left in the store and begin to send."""
         if self.store is not None:
             found = self.store.rows("SELECT id, lease_uuid, url, body, created_at FROM outbox ORDER BY id")
             self._new.extend(Row(lease, url, body, at, id=number) for number, lease, url, body, at in found)
+        self._loop = asyncio.get_running_loop()
         self._multi = Multi()
-        self._thread = threading.Thread(target=self._run, args=(self._multi,), name="agent-outbox", daemon=True)
-        self._thread.start()
+        self._loop.add_reader(self._multi.fileno(), self._pump)
+        self._wake()
 
     def stop(self) -> None:
         """Stop sending. Rows in the store stay for the next start."""
-        self._stopping = True
-        multi, self._multi = self._multi, None
-        if multi is not None and self._thread is not None:
-            multi.wakeup()
-            self._thread.join()
+        loop, multi = self._loop, self._multi
+        self._loop = self._multi = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if loop is not None and multi is not None:
+            loop.remove_reader(multi.fileno())
             multi.close()
 
     @property
-    def is_sending(self) -> bool:
-        """Whether the sender runs; once it has died nothing is delivered any more."""
-        return self._thread is not None and self._thread.is_alive()
-
-    @property
     def counts(self) -> Counts:
-        """A snapshot; exact only when nothing moves."""
+        """A snapshot."""
         return Counts(self._attempts, self._delivered, len(self._new) + sum(map(len, self._lanes.values())))
 
     async def report(
@@ -142,21 +140,31 @@ class Outbox:
         if self.store is not None:
             row.id = await self.store.commit(lambda connection: _insert(connection, row, state))
         self._new.append(row)
-        if self._multi is not None:
-            self._multi.wakeup()
+        self._wake()
 
-    def _run(self, multi: Multi) -> None:
-        while not self._stopping:
-            self._take_new()
-            self._start(multi)
-            for response in multi.poll(self._wait()):
-                self._in_flight -= 1
-                self._ended(response)
+    def _wake(self) -> None:
+        """Pump once, after whatever else the loop has ready: many reports make one pump."""
+        if self._loop is not None and not self._is_awake:
+            self._is_awake = True
+            self._loop.call_soon(self._pump)
 
-    def _wait(self) -> float:
-        if self._new or (self._ready and self._in_flight < _CONCURRENCY):
-            return 0.0
-        return max(0.0, self._waiting[0][0] - time.monotonic()) if self._waiting else _IDLE_WAIT
+    def _pump(self) -> None:
+        self._is_awake = False
+        multi, loop = self._multi, self._loop
+        if multi is None or loop is None:
+            return
+        self._take_new()
+        self._start(multi)
+        for response in multi.poll(0.0):
+            self._in_flight -= 1
+            self._ended(response)
+        self._start(multi)
+        if self._timer is not None:
+            self._timer.cancel()
+        waits = [multi.timer] if multi.timer is not None else []
+        if self._waiting:
+            waits.append(max(0.0, self._waiting[0][0] - time.monotonic()))
+        self._timer = loop.call_later(min(waits), self._pump) if waits else None
 
     def _take_new(self) -> None:
         while self._new:
@@ -191,7 +199,9 @@ class Outbox:
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         signature = signing.sign(self.secret, timestamp=int(time.time()), method="POST", target=target, body=row.body)
         headers = (("Content-Type", "application/json"), (signing.HEADER, signature))
-        return Request(row.url, headers, row.body, self.attempt_timeout, tls=self.tls, tag=row.lease_uuid)
+        return Request(
+            row.url, headers, row.body, self.attempt_timeout, tls=self.tls, tag=row.lease_uuid, want_headers=False
+        )
 
     def _ended(self, response: Response) -> None:
         lease = str(response.tag)

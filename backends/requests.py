@@ -13,6 +13,7 @@ from backends.contract import Dialect, ProvisionSpec
 from fred import signing
 from fred.http import MEBIBYTE, Request, Tls
 
+MUTATION_BODY_BYTES = MEBIBYTE // 16
 LIST_BODY_BYTES = 8 * MEBIBYTE
 LOG_BODY_BYTES = 48 * MEBIBYTE
 LOG_BODY_BYTES_V0_13 = 16 * MEBIBYTE
@@ -48,6 +49,7 @@ def _request(
     timeout: float | None = None,
     max_body: int = MEBIBYTE,
     tag: object = None,
+    want_headers: bool = True,
 ) -> Request:
     url = backend.url.rstrip("/") + path
     parts = urlsplit(url)
@@ -60,19 +62,26 @@ def _request(
         )
         headers = (*headers, (signing.HEADER, signature))
     limit = backend.timeout if timeout is None else timeout
-    return Request(url, headers, body, limit, max_body=max_body, tls=backend.tls, tag=tag)
+    return Request(url, headers, body, limit, max_body=max_body, tls=backend.tls, tag=tag, want_headers=want_headers)
 
 
 def provision_request(backend: BackendTarget, spec: ProvisionSpec, *, tag: object = None) -> Request:
     """`POST /provision`. Build it when it is sent: the signature carries the time and is good for five minutes."""
-    return _request(backend, "/provision", body=wire.provision_body(spec), tag=tag)
+    body = wire.provision_body(spec)
+    return _request(backend, "/provision", body=body, max_body=MUTATION_BODY_BYTES, tag=tag, want_headers=False)
 
 
 def deprovision_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
     """`POST /deprovision`, with the long time limit that a `v0_13` backend needs to finish."""
     timeout = max(backend.timeout, TEARDOWN_SECONDS_V0_13) if backend.dialect is Dialect.V0_13 else backend.timeout
     return _request(
-        backend, "/deprovision", body=orjson.dumps({"lease_uuid": str(lease_uuid)}), timeout=timeout, tag=tag
+        backend,
+        "/deprovision",
+        body=orjson.dumps({"lease_uuid": str(lease_uuid)}),
+        timeout=timeout,
+        max_body=MUTATION_BODY_BYTES,
+        tag=tag,
+        want_headers=False,
     )
 
 

@@ -65,7 +65,9 @@ class Request:
     """One request. A `body` that is not None makes it a POST.
 
     `timeout` (seconds) covers everything from submission to the last byte, `connect_timeout` name, TCP and TLS.
-    `max_body` caps a 2xx body in bytes, after decompression. `tag` comes back with the response, untouched.
+    `max_body` caps a 2xx body in bytes, after decompression. `tag` comes back with the response, untouched. Headers of
+    the response are kept only if they are wanted: libcurl hands over each of them in a call of its own, which costs a
+    busy process more than the rest; without them the whole answer, whatever its status, is read up to `max_body`.
     """
 
     url: str
@@ -76,6 +78,7 @@ class Request:
     max_body: int = MEBIBYTE
     tls: Tls = _DEFAULT_TLS
     tag: object = None
+    want_headers: bool = True
 
     @property
     def method(self) -> str:
@@ -126,12 +129,12 @@ class Transfer:
         self.request: Request
         self._tls: Tls | None = None
         self._pending = memoryview(b"")
-        self._read_anything = False
         self._lines: list[bytes] = []
         self._chunks: list[bytes] = []
         self._size = 0
         self._status = 0
         self._over = False
+        self._hears_headers = False
         self._started = 0.0
         self.easy = easy = pycurl.Curl()
         for option, value in (
@@ -147,7 +150,6 @@ class Transfer:
             (pycurl.PATH_AS_IS, 1),  # the signature covers the path as it was given
             (pycurl.READFUNCTION, self._read),
             (pycurl.WRITEFUNCTION, self._write),
-            (pycurl.HEADERFUNCTION, self._header),
         ):
             easy.setopt(option, value)
 
@@ -165,7 +167,8 @@ class Transfer:
             self._lines.append(line)
 
     def _write(self, chunk: bytes) -> int | None:
-        good = 200 <= self._status < 300
+        # Without headers the status is not known yet, and the smaller cap of an error body is applied at the end.
+        good = not self._hears_headers or 200 <= self._status < 300
         cap = self.request.max_body if good else ERROR_BODY_BYTES
         room = cap - self._size
         self._size += len(chunk)
@@ -205,6 +208,12 @@ class Transfer:
                 easy.unsetopt(pycurl.HTTPHEADER)  # setting an empty list would leave those of the request before
             easy.setopt(pycurl.TIMEOUT_MS, max(1, int(request.timeout * 1000)))
             easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(request.connect_timeout, request.timeout) * 1000)))
+            if request.want_headers != self._hears_headers:
+                if request.want_headers:
+                    easy.setopt(pycurl.HEADERFUNCTION, self._header)
+                else:
+                    easy.unsetopt(pycurl.HEADERFUNCTION)
+                self._hears_headers = request.want_headers
             if request.tls != self._tls:
                 self._secure(request.tls)
         except (pycurl.error, UnicodeEncodeError) as error:
@@ -232,11 +241,13 @@ class Transfer:
     def finish(self, *, code: int = 0, message: str = "") -> Response:
         """The response of a transfer that ended with this libcurl code; lets go of what it held."""
         request = self.request
+        self._status = self.easy.getinfo(pycurl.RESPONSE_CODE)
         error = self._error(code, message) if code else None
+        body = b"".join(self._chunks)
         response = Response(
             tag=request.tag,
             status=self._status or None,
-            body=b"".join(self._chunks),
+            body=body if 200 <= self._status < 300 else body[:ERROR_BODY_BYTES],
             error=error,
             elapsed=time.monotonic() - self._started,
             raw_headers=tuple(self._lines),

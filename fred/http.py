@@ -54,6 +54,17 @@ class Multi:
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
 
+    def fileno(self) -> int:
+        """A descriptor that is readable while `poll(0)` has something to do, for callers with a loop of their own."""
+        return self._selector.fileno()  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def timer(self) -> float | None:
+        """In how many seconds `poll` must be called even if the descriptor stays silent; None: not at all."""
+        if self._queue or self._done:
+            return 0.0
+        return None if self._timer_at is None else max(0.0, self._timer_at - time.monotonic())
+
     @property
     def pending(self) -> int:
         """Requests submitted whose response `poll` has not returned yet."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from datetime import timedelta
 
@@ -17,29 +18,57 @@ from tests.waiting import wait_until
 QUICK = {"quick_waits": (0.01, 0.02), "slow_wait": 0.02}
 
 
+class Running:
+    """An outbox in a running event loop of its own."""
+
+    def __init__(self, box):
+        self.box = box
+        self.store = box.store
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.call(box.start)
+
+    def call(self, function):
+        async def inside():
+            found = function()
+            return await found if asyncio.iscoroutine(found) else found
+
+        return asyncio.run_coroutine_threadsafe(inside(), self._loop).result(10)
+
+    @property
+    def counts(self):
+        return self.call(lambda: self.box.counts)
+
+    def stop(self):
+        if self._thread.is_alive():
+            self.call(self.box.stop)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            if self.store is not None:
+                self.store.close()
+
+
 @pytest.fixture
 def outboxes():
     made = []
 
     def make(**changes):
-        box = Outbox(**{"name": "mock-1", "secret": SECRET, **QUICK, **changes})
-        box.start()
-        made.append(box)
-        return box
+        made.append(Running(Outbox(**{"name": "mock-1", "secret": SECRET, **QUICK, **changes})))
+        return made[-1]
 
     yield make
     for box in made:
         box.stop()
-        if box.store is not None:
-            box.store.close()
 
 
-def report(box, *callbacks, url, state=None):
+def report(running, *callbacks, url, state=None):
     async def all_of_them():
         for callback in callbacks:
-            await box.report(callback, url=url, state=state)
+            await running.box.report(callback, url=url, state=state)
 
-    asyncio.run(all_of_them())
+    running.call(all_of_them)
 
 
 def success(number=1):
@@ -110,7 +139,6 @@ def test_the_older_schedule_gives_up_after_three_tries_until_the_next_start(outb
         report(box, success(), url=server.url)
         wait_until(lambda: len(server.got) == 3)
         box.stop()
-        box.store.close()
         assert len(server.got) == 3
         server.script = lambda _got: answer(200)
         again = outboxes(schedule=Schedule.V0_13, store=Store(path))
@@ -133,7 +161,6 @@ def test_c87_what_was_not_taken_is_sent_after_a_restart(outboxes, tmp_path):
     report(box, failure(1), success(1), success(2), url=gone + "/x")
     wait_until(lambda: box.counts.attempts >= 2)
     box.stop()
-    box.store.close()
     store = Store(path)
     with peer() as server:
         store.write(lambda c: c.execute("UPDATE outbox SET url = ?", (server.url,))).result()

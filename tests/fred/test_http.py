@@ -196,6 +196,17 @@ def test_wakeup_and_submit_interrupt_a_waiting_poll(multi):
         assert not waiting.is_alive()
 
 
+@pytest.mark.parametrize("status", [200, 500])
+def test_headers_that_are_not_wanted_are_not_kept(send, status):
+    with peer(says(status, b"e" * 10_000)) as server:
+        response = send(Request(server.url, body=b"x", want_headers=False))
+        assert (response.status, response.header("content-type")) == (status, [])
+        assert len(response.body) == (10_000 if status == 200 else ERROR_BODY_BYTES)
+        over = send(Request(server.url, body=b"x", want_headers=False, max_body=5000))
+        assert (over.error.kind if over.error else None) == (ErrorKind.TOO_LARGE if status == 200 else None)
+        assert send(Request(server.url)).header("content-type") == ["application/json"]
+
+
 def test_interim_answers_do_not_count(send):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
     with peer(lambda _got: early + answer(202, b"{}")) as server:
