@@ -21,7 +21,8 @@ from placements.callback_urls import callback_urls
 from placements.status import OperationState
 from reconciliation import act_sql as sql
 from reconciliation import decisions as d
-from reconciliation.facts_types import LeaseFacts, PayloadFact
+from reconciliation.facts_types import LeaseFacts, OperationFact, PayloadFact
+from reconciliation.texts import TIMED_OUT
 
 VALID_FOR = timedelta(seconds=60)
 """How long an operation, a reject or a close may be pushed before its lease must be looked at again."""
@@ -94,7 +95,7 @@ def record_outcome(leases: Sequence[Decided], outcome: Outcome) -> None:
         moved = transitions.move(operations, to, refusal=refusal, error=error)
         if to is OperationState.ACCEPTED:
             sql.stop_pushing(moved)
-        if refusal == "callback_timeout":
+        if refusal == TIMED_OUT:
             metrics.CALLBACK_TIMEOUTS.inc(len(moved))
     lease_sql.touch(one.uuid for one in leases)
 
@@ -112,7 +113,7 @@ def settle(leases: Sequence[Decided], outcome: Outcome) -> None:
     ready = [one for one in leases if one.act.event == "ready"]
     unmade = [one for one in leases if not one.act.event]
     _settle(ready, outcome="success")
-    _settle([one for one in leases if one.act.event == "failed"], outcome="failed")
+    _settle_failed([one for one in leases if one.act.event == "failed"])
     _settle(unmade, outcome="error")
     sql.confirm_placements({one.uuid: one.act.operation for one in ready})
     sql.delete_attempted_placements([one.uuid for one in unmade])
@@ -124,7 +125,7 @@ def settle(leases: Sequence[Decided], outcome: Outcome) -> None:
 def end_with_lease(leases: Sequence[Decided], outcome: Outcome) -> None:
     """End operations whose lease is over; their placement stays, for the teardown."""
     transitions.move({one.act.operation: None for one in leases}, OperationState.ENDED, refusal="lease_ended")
-    _settle(leases, outcome="error")
+    _settle_failed(leases)
     sql.delete_untouched_placements([one.uuid for one in leases])
     sql.let_go_of_payloads([one.uuid for one in leases], kept_for=PAYLOAD_KEPT_FOR)
     for one in leases:
@@ -216,6 +217,19 @@ def act(decided: Iterable[Decided]) -> Outcome:
             function(leases, outcome)
     sql.insert_events(outcome.events)
     return outcome
+
+
+def _settle_failed(leases: Sequence[Decided]) -> None:
+    """Close operations; what the backend itself reported as failed counts as that, any other end as an error."""
+    reported, others = [], []
+    for one in leases:
+        (reported if _is_reported_failure(one.facts.operation) else others).append(one)
+    _settle(reported, outcome="failed")
+    _settle(others, outcome="error")
+
+
+def _is_reported_failure(operation: OperationFact | None) -> bool:
+    return operation is not None and operation.state is OperationState.FAILED and operation.refusal != TIMED_OUT
 
 
 def _settle(leases: Sequence[Decided], *, outcome: str) -> None:

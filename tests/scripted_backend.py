@@ -61,7 +61,7 @@ class ScriptedBackend:
     """Answers 202 to provisions, 404 to point reads, 200 to deprovisions, unless a script says otherwise.
 
     `script[route]` or `script[route, lease]` is a list of answers, used up one by one; `always` are the last resort.
-    Routes are "provision", "read" and "deprovision".
+    Routes are "provision", "read", "deprovision", and "stats" and other paths, which answer 404 unless scripted.
     """
 
     def __init__(self) -> None:
@@ -113,8 +113,8 @@ class ScriptedBackend:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the peer went, or the test is over
         finally:
             writer.close()
 
@@ -137,7 +137,7 @@ class ScriptedBackend:
         if path.startswith("/provisions/"):
             seen = Seen("read", path.rpartition("/")[2], body, headers)
         else:
-            seen = Seen(path.strip("/"), body["lease_uuid"], body, headers)
+            seen = Seen(path.partition("?")[0].strip("/"), (body or {}).get("lease_uuid", ""), body, headers)
         self.seen.append(seen)
         if self.on_request is not None:
             self.on_request(seen)
@@ -147,7 +147,7 @@ class ScriptedBackend:
         for key in ((seen.route, seen.lease), seen.route):
             if self.script[key]:
                 return self.script[key].popleft()
-        return self.always[seen.route]
+        return self.always.get(seen.route, MISSING)
 
     async def _answer(self, seen: Seen, writer: asyncio.StreamWriter) -> bool:
         answer = self._pick(seen)

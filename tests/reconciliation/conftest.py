@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from leases.chain.devchain.running import RunningDevchain
     from reconciliation.look import Looker
     from tests.reconciliation.chains import MemoryChain
+    from tests.reconciliation.story import Story
 
 
 @pytest.fixture
@@ -59,3 +61,49 @@ def trusted(db: None) -> Callable[..., None]:
     make()
     BackendFactory(name="mock-1", url="http://127.0.0.1:2", skus=[str(SKU)], is_default=True)
     return make
+
+
+@pytest.fixture(scope="module")
+def devchain() -> Iterator[RunningDevchain]:
+    """A simulated chain with a block per transaction, for all tests of a module."""
+    from leases.chain.devchain import running
+
+    with running.run() as chain:
+        yield chain
+
+
+@pytest.fixture
+def story(devchain: RunningDevchain, settings: Any, transactional_db: None, valkey: object) -> Iterator[Story]:
+    """A provider on that chain with two backends: b1 serves the chain's SKU, b2 none until a test says so."""
+    from contextlib import ExitStack
+
+    from backends import load, targets
+    from fred import breaker
+    from fred.conf import BackendConfig
+    from leases import lane_draft, lanes, node
+    from placements.sender import Sender
+    from reconciliation.look import Looker
+    from tests.factories.backends import BackendFactory
+    from tests.leases.house import config_of
+    from tests.reconciliation.story import Story, trust
+    from tests.scripted_backend import ScriptedBackend
+
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(ScriptedBackend()) for name in ("b1", "b2")}
+        configs = tuple(BackendConfig(name=name, url=one.url, timeout="30s") for name, one in servers.items())
+        settings.FRED = config_of(devchain, settings.FRED, backends=configs)
+        for position, (name, one) in enumerate(servers.items()):
+            skus = [devchain.sku_uuid] if name == "b1" else []
+            BackendFactory(name=name, url=one.url, position=position, skus=skus)
+        for module in (breaker, load, targets):
+            module.forget()
+        lanes.ensure_signers()
+        lane_draft.simulations.__init__()
+        trust()
+        sender = Sender()
+        yield Story(devchain, servers, Looker(pushes=False), sender)
+        sender.drain(deadline=0.2)
+        devchain.clear_faults()
+        node.client().close()
+    for module in (breaker, load, targets):
+        module.forget()
