@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from math import inf
 from uuid import UUID
@@ -23,7 +23,7 @@ from placements.models import Teardown
 from placements.outcomes import Answer
 from placements.push_loop import Loop
 from placements.pushes import Claimed, Push, Unsendable
-from placements.slots import SLOTS, TEARDOWN_SLOTS, Slots
+from placements.slots import Slots
 
 log = structlog.get_logger(__name__)
 
@@ -233,14 +233,19 @@ class Clerk:
         self._poked = False
         if now >= self._pull_at:
             self._pull_at = inf
-        names = self._pull_teardowns() | self._pull_operations() | self._crowded
-        self._crowded = {name for name in names if self.slots.free(name) == 0}
+        try:
+            self._crowded = self._pull_teardowns() | self._pull_operations()
+        except Exception:
+            self._poked = True
+            raise
         self._hint()
         self._end_stale()
 
     def _pull_teardowns(self) -> set[str]:
+        """Claim and send teardowns; return the backends that may have more of them due."""
         since = time.monotonic()
-        rows = push_sql.claim_teardowns(self.slots.held(), slots=SLOTS, at_most=TEARDOWN_SLOTS)
+        room = self.slots.room(targets.configured(), teardowns=True)
+        rows = push_sql.claim_teardowns(room)
         for row in rows:
             self.slots.take(row.backend, teardown=True)
         if rows:
@@ -249,12 +254,14 @@ class Clerk:
             except Exception:
                 self._give_up(rows)
                 raise
-        return {row.backend for row in rows}
+        claimed = Counter(row.backend for row in rows)
+        return {name for name, number in room.items() if claimed[name] >= number}
 
     def _pull_operations(self) -> set[str]:
+        """Claim and send operations; return the backends that may have more of them due."""
         since = time.monotonic()
-        held = {name: all_ for name, (all_, _) in self.slots.held().items()}
-        rows = push_sql.claim_operations(held, slots=SLOTS)
+        room = self.slots.room(targets.configured())
+        rows = push_sql.claim_operations(room)
         for row in rows:
             self.slots.take(row.backend)
         if rows:
@@ -264,7 +271,8 @@ class Clerk:
             except Exception:
                 self._give_up(rows)
                 raise
-        return {row.backend for row in rows}
+        claimed = Counter(row.backend for row in rows)
+        return {name for name, number in room.items() if claimed[name] >= number}
 
     def _of_operations(self, rows: list[push_sql.OperationRow], since: dict[UUID, float]) -> list[Push]:
         return self._sendable(*pushes.of_operations(rows, targets.configured(), confirmed_at=since))

@@ -47,12 +47,12 @@ _OPERATIONS = {
 
 
 class Loop:
-    """Sends pushes and hands over their answers. `give`, `refuse_new` and `end` may be called by any thread."""
+    """Sends pushes and hands over their answers. After `start`, the public methods may be called by any thread."""
 
     def __init__(self, answered: Callable[[Answer], None]) -> None:
         """`answered` is called by the loop's thread, once for each push given."""
         self._answered = answered
-        self._multi = Multi()
+        self._multi: Multi
         self._given: deque[Push] = deque()
         self._waiting: dict[str, deque[Push]] = {}
         self._on_wire: Counter[str] = Counter()
@@ -61,7 +61,8 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="sender loop", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin. The handles are made here: they must not be older than the process."""
+        self._multi = Multi()
         self._thread.start()
 
     def give(self, pushes: list[Push]) -> None:

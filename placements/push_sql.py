@@ -59,19 +59,17 @@ _OPERATION_COLUMNS = """
     EXTRACT(epoch FROM o.valid_until - now())::float8, {reachable}
 """
 
+# A branch for each backend, with the number of rows as a literal: a planner that can't see it sorts the whole backlog.
+_PICK_OPERATIONS = """
+    SELECT * FROM (
+     SELECT t.id, t.state, b.timeout_ms FROM placements_operation AS t JOIN backends_backend AS b ON b.name = t.backend
+      WHERE t.due_at <= now() AND t.backend = %s AND t.settled_at IS NULL AND t.state IN ('reserved', 'in_doubt')
+        AND (t.valid_until IS NULL OR t.valid_until > now()) AND b.configured AND NOT b.fenced
+      ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE OF t SKIP LOCKED) AS one
+"""
+
 _CLAIM_OPERATIONS = f"""
-    WITH room AS (
-        SELECT b.name, b.timeout_ms, %s - COALESCE(u.held, 0) AS free
-          FROM backends_backend AS b LEFT JOIN unnest(%s::text[], %s::int[]) AS u(name, held) ON u.name = b.name
-         WHERE b.configured AND NOT b.fenced
-    ), picked AS (
-        SELECT p.id, p.state, room.timeout_ms
-          FROM room CROSS JOIN LATERAL (
-               SELECT t.id, t.state FROM placements_operation AS t
-                WHERE t.due_at <= now() AND t.backend = room.name AND t.settled_at IS NULL
-                  AND t.state IN ('reserved', 'in_doubt') AND (t.valid_until IS NULL OR t.valid_until > now())
-                ORDER BY t.due_at LIMIT GREATEST(room.free, 0) FOR NO KEY UPDATE SKIP LOCKED) AS p
-    )
+    WITH picked AS ({{branches}})
     UPDATE placements_operation AS o
        SET state = 'in_doubt', epoch = o.epoch + 1, attempts = o.attempts + 1, due_at = now() + %s,
            first_dispatched_at = COALESCE(o.first_dispatched_at, now()), last_dispatched_at = now(),
@@ -79,7 +77,7 @@ _CLAIM_OPERATIONS = f"""
            on_wire_until = now() + picked.timeout_ms * interval '1 millisecond' + %s
       FROM picked WHERE o.id = picked.id
  RETURNING {_OPERATION_COLUMNS.format(first="picked.state = 'reserved'", reachable="TRUE")}
-"""  # noqa: S608 - only our own column names are put in
+"""
 
 _LOAD_OPERATIONS = f"""
     SELECT {_OPERATION_COLUMNS.format(first="o.dispatch_count <= 1", reachable="b.configured AND NOT b.fenced")}
@@ -87,20 +85,17 @@ _LOAD_OPERATIONS = f"""
       JOIN placements_operation AS o ON o.id = h.id AND o.epoch = h.epoch AND o.state = 'in_doubt'
       JOIN backends_backend AS b ON b.name = o.backend
      WHERE o.settled_at IS NULL
-"""  # noqa: S608 - same
+"""
+
+_PICK_TEARDOWNS = """
+    SELECT * FROM (
+     SELECT t.id FROM placements_teardown AS t JOIN backends_backend AS b ON b.name = t.backend
+      WHERE t.due_at <= now() AND t.backend = %s AND t.state = 'open' AND b.configured AND NOT b.fenced
+      ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE OF t SKIP LOCKED) AS one
+"""
 
 _CLAIM_TEARDOWNS = """
-    WITH room AS (
-        SELECT b.name, LEAST(%s - COALESCE(u.held, 0), %s - COALESCE(u.teardowns, 0)) AS free
-          FROM backends_backend AS b
-          LEFT JOIN unnest(%s::text[], %s::int[], %s::int[]) AS u(name, held, teardowns) ON u.name = b.name
-         WHERE b.configured AND NOT b.fenced
-    ), picked AS (
-        SELECT p.id FROM room CROSS JOIN LATERAL (
-               SELECT t.id FROM placements_teardown AS t
-                WHERE t.due_at <= now() AND t.backend = room.name AND t.state = 'open'
-                ORDER BY t.due_at LIMIT GREATEST(room.free, 0) FOR NO KEY UPDATE SKIP LOCKED) AS p
-    )
+    WITH picked AS ({branches})
     UPDATE placements_teardown AS t
        SET epoch = t.epoch + 1, attempts = t.attempts + 1, due_at = now() + %s, sent_at = now()
       FROM picked WHERE t.id = picked.id
@@ -108,16 +103,30 @@ _CLAIM_TEARDOWNS = """
 """
 
 
-def claim_operations(held: Mapping[str, int], *, slots: int) -> list[OperationRow]:
-    """Claim due operations, oldest first, for each backend as many as it has free slots; from now on they are in doubt.
+def claim_operations(room: Mapping[str, int]) -> list[OperationRow]:
+    """Claim due operations, oldest first, for each backend as ``room`` says; from now on they are in doubt.
 
-    ``held`` counts the slots in use. Commits by itself. What a fenced or unconfigured backend should get stays due, and
-    so does what is past its ``valid_until``.
+    Commits by itself. What a fenced or unconfigured backend should get stays due, and so does what is past its
+    ``valid_until``.
     """
-    params: list[Any] = [slots, list(held), list(held.values()), CLAIM_FOR, ANSWER_MARGIN]
+    return [OperationRow(*row) for row in _claim(_CLAIM_OPERATIONS, _PICK_OPERATIONS, room, CLAIM_FOR, ANSWER_MARGIN)]
+
+
+def claim_teardowns(room: Mapping[str, int]) -> list[TeardownRow]:
+    """Claim due teardowns, oldest first, at each backend as many as it has ``room`` for. Commits by itself."""
+    return [TeardownRow(*row) for row in _claim(_CLAIM_TEARDOWNS, _PICK_TEARDOWNS, room, CLAIM_FOR)]
+
+
+def _claim(statement: str, branch: str, room: Mapping[str, int], *intervals: timedelta) -> list[tuple[Any, ...]]:
+    wanted = {name: number for name, number in room.items() if number > 0}
+    if not wanted:
+        return []
+    params: list[Any] = [value for pair in wanted.items() for value in pair]
+    params.extend(intervals)
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM_OPERATIONS, params)
-        return [OperationRow(*row) for row in cursor.fetchall()]
+        cursor.execute(statement.format(branches="UNION ALL".join([branch] * len(wanted))), params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
 
 
 def load_operations(claims: Sequence[tuple[UUID, int]]) -> list[OperationRow]:
@@ -125,21 +134,6 @@ def load_operations(claims: Sequence[tuple[UUID, int]]) -> list[OperationRow]:
     with connection.cursor() as cursor:
         cursor.execute(_LOAD_OPERATIONS, [[id_ for id_, _ in claims], [epoch for _, epoch in claims]])
         return [OperationRow(*row) for row in cursor.fetchall()]
-
-
-def claim_teardowns(held: Mapping[str, tuple[int, int]], *, slots: int, at_most: int) -> list[TeardownRow]:
-    """Claim due teardowns, oldest first; ``held`` counts (all slots, slots with teardowns) in use at each backend."""
-    params: list[Any] = [
-        slots,
-        at_most,
-        list(held),
-        [all_ for all_, _ in held.values()],
-        [teardowns for _, teardowns in held.values()],
-        CLAIM_FOR,
-    ]
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM_TEARDOWNS, params)
-        return [TeardownRow(*row) for row in cursor.fetchall()]
 
 
 def payloads(operations: Iterable[UUID]) -> dict[UUID, bytes]:

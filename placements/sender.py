@@ -51,9 +51,9 @@ class Sender:
         What still runs then is in doubt. The sender can't be used again.
         """
         with self._lock:
-            self._draining = True
-            if not self._started:
-                return
+            first, self._draining = not self._draining, True
+        if not (first and self._started):
+            return
         until = time.monotonic() + deadline
         self._clerk.stop_pulling()
         self._clerk.loop.refuse_new()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 
 SLOTS = 32
 """Pushes in hand for one backend at most: claimed, or on the wire."""
@@ -22,8 +23,7 @@ class Slots:
 
     def free(self, backend: str) -> int:
         """Slots that nobody uses at this moment; never negative."""
-        with self._lock:
-            return max(0, SLOTS - self._held[backend])
+        return self.room((backend,))[backend]
 
     def take(self, backend: str, *, teardown: bool = False) -> None:
         """Use one, also one too many: what is claimed already has to go somewhere."""
@@ -39,13 +39,10 @@ class Slots:
             if teardown:
                 self._teardowns[backend] -= 1
 
-    def held(self) -> dict[str, tuple[int, int]]:
-        """For each backend the slots in use, and how many of them by teardowns."""
+    def room(self, backends: Iterable[str], *, teardowns: bool = False) -> dict[str, int]:
+        """For each of these backends the free slots, or as many of them as teardowns may use; never negative."""
         with self._lock:
-            return {name: (number, self._teardowns[name]) for name, number in self._held.items() if number}
-
-    @property
-    def in_use(self) -> int:
-        """All slots in use, of all backends."""
-        with self._lock:
-            return self._held.total()
+            free = {name: SLOTS - self._held[name] for name in backends}
+            if teardowns:
+                free = {name: min(number, TEARDOWN_SLOTS - self._teardowns[name]) for name, number in free.items()}
+        return {name: max(0, number) for name, number in free.items()}
