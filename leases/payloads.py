@@ -1,8 +1,6 @@
 """What tenants upload for their leases: kept once, with the hash of exactly these bytes."""
 
 import hashlib
-from collections.abc import Iterable
-from datetime import timedelta
 from hmac import compare_digest
 from uuid import UUID
 
@@ -11,9 +9,6 @@ from django.db import DatabaseError, connection
 
 from fred.errors import PermanentError, TransientError
 from leases import wake
-
-KEEP_AFTER_END = timedelta(hours=1)
-"""How long the payload of a finished lease stays: a wrong reading of its end can be corrected until then."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,29 +46,3 @@ def store(lease_uuid: UUID, body: bytes, *, expected: bytes) -> bool:
         log.error("payload.not_stored", lease_uuid=str(lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise NotStored from error
     return is_first
-
-
-def discard(lease_uuids: Iterable[UUID], *, after: timedelta = KEEP_AFTER_END) -> None:
-    """Have the payloads of these locked leases deleted after a while; from now on they count as gone."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE leases_payload SET delete_after = now() + %s * interval '1 second'
-             WHERE id IN (SELECT id FROM leases_payload WHERE lease_uuid = ANY(%s) AND delete_after IS NULL
-                           ORDER BY lease_uuid, id FOR NO KEY UPDATE)
-            """,
-            [after.total_seconds(), list(lease_uuids)],
-        )
-
-
-def delete_discarded(*, limit: int = 500) -> int:
-    """Delete up to this many payloads whose time has come; return how many."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            DELETE FROM leases_payload
-             WHERE id IN (SELECT id FROM leases_payload WHERE delete_after < now() LIMIT %s FOR UPDATE SKIP LOCKED)
-            """,
-            [limit],
-        )
-        return int(cursor.rowcount)

@@ -25,6 +25,9 @@ PATH: Final = "/callbacks/provision"
 RAW_TARGET: Final = "fred.raw_target"
 """Scope key under which a server may leave the request target as received; without it a bare `?` is lost."""
 ANSWER_WITHIN_S: Final = 4.0
+REMEMBERED_S: Final = 360.0
+"""Longer than any signature is good for (300 s old to 60 s ahead)."""
+MOST_REMEMBERED: Final = 50_000
 
 _JSON: Final = (b"content-type", b"application/json")
 _OK_HEADERS: Final = [_JSON, (b"content-length", b"0")]
@@ -68,6 +71,26 @@ class Keys:
         return frozenset().union(*owners) if all(owners) else frozenset()
 
 
+class Remembered:
+    """Signatures of committed callbacks. The same one again is a repeat of a delivery: it is answered, not applied.
+
+    Bounded and of this process only: rows decide what counts once, this spares them what is seen twice at one door.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, float] = {}
+
+    def has(self, signature: bytes, now: float) -> bool:
+        """Whether a callback with this header was committed here lately."""
+        return self._until.get(signature, 0.0) > now
+
+    def add(self, signature: bytes, now: float) -> None:
+        """Keep this one; the oldest go when they are too many."""
+        self._until[signature] = now + REMEMBERED_S
+        if len(self._until) > MOST_REMEMBERED:
+            del self._until[next(iter(self._until))]
+
+
 class CallbackEndpoint:
     """ASGI application of the callback route. One per process; start it on the event loop that serves it."""
 
@@ -79,6 +102,7 @@ class CallbackEndpoint:
         self._prefix = config.callback_canonical_path_prefix
         self._max_body = config.max_request_body_size
         self._clock = clock
+        self._remembered = Remembered()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; 200 means: committed, the sender may forget it."""
@@ -87,7 +111,10 @@ class CallbackEndpoint:
             return
         try:
             callback = await self._callback(scope, receive)
-            await self.batcher.store(callback, within=ANSWER_WITHIN_S)
+            signature = _header(scope["headers"], _SIGNATURE)
+            if not self._remembered.has(signature, self._clock()):
+                await self.batcher.store(callback, within=ANSWER_WITHIN_S)
+                self._remembered.add(signature, self._clock())
         except Refused as refused:
             await _answer(send, refused.status, refused.text)
         except _TooLong:

@@ -57,16 +57,20 @@ class InboxRow(msgspec.Struct, frozen=True):
 
 def operations(ids: Iterable[UUID | None], *, open_of: Iterable[UUID]) -> list[Standing]:
     """Lock and read the operations with these ids, and the open ones of these leases."""
+    wanted, leases = list(ids), list(open_of)
+    either = "o.id = ANY(%s)"
+    if leases:
+        either += " OR (o.lease_uuid = ANY(%s) AND o.settled_at IS NULL)"
     with connection.cursor() as cursor:
         cursor.execute(
-            """
+            f"""
             SELECT o.id, o.lease_uuid, o.backend, o.state, o.settled_at IS NOT NULL,
                    COALESCE(p.lifecycle_id = o.id, FALSE)
               FROM placements_operation AS o LEFT JOIN placements_placement AS p ON p.lease_uuid = o.lease_uuid
-             WHERE o.id = ANY(%s) OR (o.lease_uuid = ANY(%s) AND o.settled_at IS NULL)
+             WHERE {either}
              ORDER BY o.id FOR NO KEY UPDATE OF o
             """,
-            [list(ids), list(open_of)],
+            [wanted, leases] if leases else [wanted],
         )
         return [
             Standing(id_, lease, backend, OperationState(state), settled, current)

@@ -55,20 +55,6 @@ def spend(token: TenantToken, *, now: float | None = None) -> None:
         raise _replayed()
 
 
-def forget_spent(*, limit: int = 5000) -> int:
-    """Delete up to this many tokens that no check would accept any more; return how many."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            DELETE FROM tenants_api_usedtoken
-             WHERE key IN (SELECT key FROM tenants_api_usedtoken WHERE expires_at < now() LIMIT %s
-                              FOR UPDATE SKIP LOCKED)
-            """,
-            [limit],
-        )
-        return int(cursor.rowcount)
-
-
 def _replayed() -> ApiError:
     metrics.TOKEN_REPLAYS.inc()
     return unauthorized()

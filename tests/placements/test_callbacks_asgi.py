@@ -15,7 +15,7 @@ from django.db import DataError, OperationalError, connection
 from fred import signing
 from fred.conf import BackendConfig
 from leases.models import Lease
-from placements import callback_batches, callbacks
+from placements import callback_batches, callbacks, callbacks_asgi
 from placements.callback_batches import Batcher, NotStored
 from placements.callbacks_asgi import PATH, RAW_TARGET, CallbackEndpoint
 from placements.models import Callback, Operation
@@ -397,6 +397,39 @@ def test_after_the_end_nothing_is_taken():
         return await work(endpoint)
 
     assert asyncio.run(main()) == 503
+
+
+def test_ta96_the_same_signed_request_again_is_answered_and_not_stored():
+    async def work(endpoint):
+        return [(await post(endpoint)).status for _ in range(2)]
+
+    statuses, kept = run(work)
+    assert statuses == [200, 200]
+    assert len(kept.batches) == 1
+
+
+def test_ta96_a_request_that_was_not_stored_is_not_remembered():
+    async def work(endpoint):
+        return [(await post(endpoint)).status for _ in range(2)]
+
+    assert run(work, apply=Kept(OperationalError("gone")))[0] == [503, 200]
+
+
+def test_ta96_the_same_words_with_a_fresh_signature_are_a_new_report():
+    async def work(endpoint):
+        return [(await post(endpoint, headers=signed(SAID, at=NOW + n))).status for n in range(2)]
+
+    statuses, kept = run(work)
+    assert (statuses, len(kept.batches)) == ([200, 200], 2)
+
+
+def test_ta96_memory_of_signatures_is_bounded(monkeypatch):
+    monkeypatch.setattr(callbacks_asgi, "MOST_REMEMBERED", 2)
+    remembered = callbacks_asgi.Remembered()
+    for n in range(3):
+        remembered.add(b"%d" % n, NOW)
+    assert [remembered.has(b"%d" % n, NOW) for n in range(3)] == [False, True, True]
+    assert not remembered.has(b"2", NOW + 361)
 
 
 # --- with the database
