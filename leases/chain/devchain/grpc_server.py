@@ -124,8 +124,9 @@ async def start(
     )
     server.add_generic_rpc_handlers((service,))
     reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)
-    taken = server.add_insecure_port(f"{host}:{port}")
-    if not taken:
-        raise OSError(f"cannot listen on {host}:{port}")
+    try:
+        taken = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError:
+        raise OSError(f"cannot listen on {host}:{port}") from None
     await server.start()
     return server, taken

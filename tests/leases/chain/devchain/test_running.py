@@ -62,9 +62,10 @@ def test_two_chains_live_side_by_side():
 
 
 def test_a_taken_port_is_an_error(devchain):
-    port = int(devchain.rpc.rsplit(":", 1)[1])
-    with pytest.raises(OSError, match=str(port)):
-        simulated.start(ports=simulated.Ports(rpc=port))
+    for kind in ("grpc", "rpc", "rest", "admin"):
+        port = int(getattr(devchain, kind).rsplit(":", 1)[1])
+        with pytest.raises(OSError, match=str(port)):
+            simulated.start(ports=simulated.Ports(**{kind: port}))
 
 
 def test_ten_thousand_leases_and_a_thousand_acknowledgements_are_quick(manual_devchain):
