@@ -56,7 +56,7 @@ class Multi:
 
     def fileno(self) -> int:
         """A descriptor that is readable while `poll(0)` has something to do, for callers with a loop of their own."""
-        return self._selector.fileno()  # type: ignore[attr-defined, no-any-return]
+        return self._selector.fileno()
 
     @property
     def timer(self) -> float | None:
