@@ -14,6 +14,7 @@ from typing import Any, Self
 import orjson
 import psycopg
 from celery import Celery
+from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from fred import http, serve
@@ -190,8 +191,9 @@ class House:
     def workers(self) -> int:
         """How many workers answer over the broker."""
         try:
-            with Celery("dev", broker=self.environments.redis_url, set_as_current=False) as asking:
-                return len(asking.control.ping(timeout=WORKER_ANSWER_S) or ())
+            # Its own connection: a CELERY_BROKER_URL in the caller's shell would win over the app's address.
+            with Celery("dev", set_as_current=False) as asking, Connection(self.environments.redis_url) as broker:
+                return len(asking.control.ping(timeout=WORKER_ANSWER_S, connection=broker) or ())
         except OperationalError:
             return 0
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from fred.dev import binaries
 from fred.dev.folder import FolderInUseError, FolderLock
 from fred.dev.foreground import ServerStartError
 from fred.dev.servers import PostgresServer, ValkeyServer
@@ -105,3 +107,22 @@ def test_a_server_that_cannot_start_shows_its_log(tmp_path: Path):
             second.start()
     taken.wipe()
     second.wipe()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as somebody else")
+def test_as_root_below_a_closed_folder_programs_are_copied_to_where_nobody_can_run_them(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(binaries, "can_enter", lambda *_: False)
+    postgres = PostgresServer(tmp_path / "postgres", durable=False)
+    valkey = ValkeyServer(tmp_path / "valkey")
+    with postgres, valkey:
+        for server in (postgres, valkey):
+            process = psutil.Process(server.pid)
+            assert process.username() == "nobody"
+            assert Path(process.exe()).is_relative_to(tempfile.gettempdir())
+        private = [Path((server.folder / "elsewhere").read_text()) for server in (postgres, valkey)]
+        assert [folder.stat().st_mode & 0o777 for folder in private] == [0o700, 0o700]
+        with psycopg.connect(postgres.url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    postgres.wipe()
+    valkey.wipe()
+    assert not any(folder.exists() for folder in private)
