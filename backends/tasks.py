@@ -15,6 +15,6 @@ def sync_at_start(**_: object) -> None:
     try:
         sync.sync_backends()
     except DatabaseError as error:
-        log.error("backends not synced", error=str(error))
+        log.warning("backends not synced", error=str(error))
     finally:
         connections.close_all()  # what forks from here must not share a connection
