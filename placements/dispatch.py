@@ -10,7 +10,7 @@ from fred.tasks import DISPATCH, hint
 from placements.pushes import Claimed
 from placements.sender import DRAIN_S, Sender
 
-__all__ = ["Claimed", "drain", "free", "hint_dispatch", "pull", "sender", "take", "use_in_web"]
+__all__ = ["Claimed", "drain", "free", "pull", "sender", "take", "use_in_web"]
 
 _lock = threading.Lock()
 _current: Sender | None = None
@@ -57,11 +57,6 @@ def pull() -> None:
     """Let the sender claim what is due; the body of the dispatch task."""
     hint.taken(DISPATCH)
     sender().pull()
-
-
-def hint_dispatch() -> None:
-    """Tell a worker, once per second at most, that rows for the backends are due."""
-    hint.send(DISPATCH)
 
 
 def drain(*, deadline: float = DRAIN_S) -> None:

@@ -13,7 +13,6 @@ import structlog
 
 from backends.client import (
     Accepted,
-    AlreadyProvisioned,
     Ambiguous,
     CapacityClaimed,
     Deferred,
@@ -265,6 +264,7 @@ def _reason(answer: Answer) -> str:
 
 def _count(answers: Iterable[Answer]) -> None:
     """Count and log what was met. Reasons are for operators: the row's ``error`` is read by tenants."""
+    unlucky: dict[tuple[str, str, str, str], list[Answer]] = {}
     for answer in answers:
         push, result = answer.push, answer.result
         if isinstance(result, Dropped):
@@ -276,18 +276,22 @@ def _count(answers: Iterable[Answer]) -> None:
             metrics.INSUFFICIENT_RESOURCES.labels(push.backend, "coded_refusal").inc()
         if isinstance(push.unproven, CapacityClaimed) and isinstance(result, Ambiguous):
             metrics.INSUFFICIENT_RESOURCES.labels(push.backend, "ambiguous").inc()
-        if isinstance(result, Accepted | Done):
-            continue
+        if not isinstance(result, Accepted | Done):
+            unlucky.setdefault((push.backend, operation, outcome, _why(result)), []).append(answer)
+    for (backend, operation, outcome, why), found in unlucky.items():  # a silent backend is one line, not thousands
         log.warning(
             "push.not_accepted",
+            backend=backend,
             operation=operation,
             outcome=outcome,
-            lease_uuid=str(push.lease_uuid),
-            backend=push.backend,
-            attempts=push.attempts,
-            first=push.first,
-            reason=_reason(answer) or getattr(result, "code", "") or getattr(result, "kind", ""),
+            reason=why,
+            number=len(found),
+            lease_uuid=str(found[0].push.lease_uuid),
         )
+
+
+def _why(result: Result) -> str:
+    return (result.code or result.kind.value) if isinstance(result, Refused) else getattr(result, "reason", "")
 
 
 _OUTCOMES: dict[type, str] = {
@@ -299,5 +303,3 @@ _OUTCOMES: dict[type, str] = {
     Done: "done",
     Deferred: "deferred",
 }
-
-__all__ = ["AlreadyProvisioned", "Answer", "Dropped", "Recorded", "Result", "Unread", "Verdict", "record", "verdict"]

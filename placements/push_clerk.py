@@ -148,6 +148,8 @@ class Clerk:
         batch = [self._answers.popleft() for _ in range(min(len(self._answers), BATCH))]
         if not batch:
             return
+        for answer in batch:
+            breakers.leave(answer.push)
         crash.point("dispatch.before_record")
         left = batch
         try:
@@ -168,8 +170,6 @@ class Clerk:
 
     def _write(self, batch: list[Answer]) -> list[Answer]:
         recorded = outcomes.record(batch)
-        for answer in recorded.done:
-            breakers.leave(answer.push)
         if recorded.soonest is not None and self._pulls:
             self._pull_at = min(self._pull_at, time.monotonic() + recorded.soonest.total_seconds())
         return recorded.busy
@@ -185,7 +185,6 @@ class Clerk:
             except (DatabaseError, ValueError, TypeError):
                 metrics.THREAD_CRASHES.labels("sender clerk").inc()
                 log.exception("outcome given up", lease_uuid=str(answer.push.lease_uuid), backend=answer.push.backend)
-                breakers.leave(answer.push)
         return left
 
     def _renew(self) -> None:

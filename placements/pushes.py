@@ -41,7 +41,8 @@ class Stage(StrEnum):
 class Claimed:
     """An operation that its maker inserted in doubt and already claimed.
 
-    ``claimed_at`` is ``time.monotonic()`` from before the inserting statement was sent.
+    ``claimed_at`` is ``time.monotonic()`` from before the inserting statement was sent. The insert counts as the first
+    push: it sets ``dispatch_count`` 1, both dispatch times, ``on_wire_until`` and ``due_at`` five seconds ahead.
     """
 
     id: UUID

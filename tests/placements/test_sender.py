@@ -1,17 +1,18 @@
 """What is due reaches its backend once, in time, and comes back with an outcome; or it stays in doubt."""
 
+import threading
 import time
 from datetime import timedelta
 
 import pytest
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DataError, connection, transaction
 from django.utils import timezone
 
 from backends import targets
 from fred import breaker
 from leases.models import Lease
-from placements import dispatch
+from placements import dispatch, outcomes, pushes
 from placements.models import Operation, Teardown
 from placements.pushes import Claimed
 from placements.status import OperationState
@@ -84,7 +85,7 @@ def test_an_operation_whose_payload_is_gone_is_never_sent_without_it(backend, se
     assert Lease.objects.get().due_at is not None
 
 
-def test_ten_per_second_or_thousands_all_arrive_once_and_32_at_most_at_the_same_time(backend, sender):
+def test_a_burst_arrives_whole_each_once_and_32_at_most_at_the_same_time(backend, sender):
     operations = [due() for _ in range(150)]
     sender.pull()
     wait_until(lambda: Operation.objects.filter(state=S.ACCEPTED).count() == 150)
@@ -314,19 +315,49 @@ def test_draining_gives_back_what_was_not_started_and_lets_calls_end(backend, ma
     hangs = [Hang() for _ in range(32)]
     backend.script["provision"].extend(hangs)
     sender = make_sender()
-    for _ in range(32):
-        due()
+    running = [due() for _ in range(32)]
     sender.pull()
     wait_until(lambda: len(backend.seen) == 32)
     operation, claim = handed()
     sender.take([claim])
-    until(operation, epoch=1)
+    draining = threading.Thread(target=sender.drain, kwargs={"deadline": 1.0})
+    draining.start()
+    until(operation, state=S.RESERVED, first_dispatched_at=None)
+    assert sender.free("mock-1") == 0
     for hang in hangs[:-1]:
         hang.release()
-    sender.drain(deadline=0.5)
-    assert Operation.objects.filter(state=S.ACCEPTED).count() >= 31
-    assert Operation.objects.filter(state=S.IN_DOUBT).count() <= 1
-    assert sender.free("mock-1") == 0
+    draining.join(10)
+    assert Operation.objects.filter(state=S.ACCEPTED).count() == 31
+    assert Operation.objects.filter(state=S.IN_DOUBT, pk__in=[one.pk for one in running]).count() == 1
+    assert len(backend.seen) == 32
+
+
+def test_a_lookup_that_outlasts_its_claim_is_followed_by_no_push(backend, sender, monkeypatch):
+    operation, epoch = in_doubt(), 0
+    backend.on_request = lambda _: monkeypatch.setattr(pushes, "START_WITHIN_S", -1.0)
+    sender.pull()
+    wait_until(lambda: Operation.objects.get().epoch == epoch + 2)
+    operation.refresh_from_db()
+    assert (operation.state, backend.routes()) == (S.IN_DOUBT, ["read"])
+    assert operation.due_at > timezone.now()
+
+
+def test_an_outcome_that_cannot_be_stored_does_not_hold_up_the_others(backend, sender, monkeypatch):
+    poisoned, other = due(), due()
+    record = outcomes.record
+
+    def choke(answers):
+        if any(answer.push.id == poisoned.pk for answer in answers):
+            raise DataError("a value that no column takes")
+        return record(answers)
+
+    monkeypatch.setattr(outcomes, "record", choke)
+    sender.pull()
+    until(other, state=S.ACCEPTED)
+    wait_until(lambda: sender.is_idle)
+    poisoned.refresh_from_db()
+    assert poisoned.state == S.IN_DOUBT, "its claim ends by itself, then it is looked up"
+    assert poisoned.due_at > timezone.now()
 
 
 def test_a_teardown_is_repeated_until_it_is_done_and_wakes_its_lease(backend, sender):
