@@ -49,5 +49,5 @@ class AgentConfig(BaseModel):
     read_timeout: Duration = timedelta(seconds=15)
     write_timeout: Duration = timedelta(seconds=15)
     idle_timeout: Duration = timedelta(seconds=60)
-    max_request_body_size: Int = 1_048_576
+    max_request_body_size: Int = 2_097_152
     control: Bool = True
