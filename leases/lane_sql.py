@@ -20,11 +20,12 @@ Verb = ChainAction.Verb
 SENDABLE = "t.state = 'queued' AND (t.valid_until IS NULL OR t.valid_until > now())"
 """Actions a lane may take, over the table's alias of `fred.due.claim`."""
 FREE_SIGNER = """
-    t.usable AND EXISTS (SELECT 1 FROM leases_chainaction AS a
+    t.usable AND t.address = ANY(%s)
+             AND EXISTS (SELECT 1 FROM leases_chainaction AS a
                           WHERE a.state = 'queued' AND a.due_at <= now()
                             AND (a.valid_until IS NULL OR a.valid_until > now()))
 """
-"""A signer is taken only together with work: alone it stays free."""
+"""A signer (of these addresses) is taken only together with work: alone it stays free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Waiting:
     last_kind: str
 
 
-def waiting() -> Waiting:
-    """Count what waits; one statement each, no locks."""
+def waiting(addresses: Sequence[str]) -> Waiting:
+    """Count what waits, and which of these signers are free; no locks."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -59,9 +60,10 @@ def waiting() -> Waiting:
             return Waiting({}, 0, "")
         cursor.execute(
             """
-            SELECT (SELECT count(*) FROM leases_signer WHERE usable AND due_at <= now()),
+            SELECT (SELECT count(*) FROM leases_signer WHERE usable AND due_at <= now() AND address = ANY(%s)),
                    (SELECT kind FROM leases_chaintx ORDER BY id DESC LIMIT 1)
-            """
+            """,
+            [list(addresses)],
         )
         free, last = cursor.fetchone()
     return Waiting(queues, free, last or "")

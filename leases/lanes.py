@@ -34,7 +34,7 @@ from leases.lane_draft import Draft, draft, without
 from leases.lane_sql import Pick, Queue, Waiting
 from leases.models import ChainAction, ChainTx
 from leases.models import Signer as SignerRow
-from leases.node import client, signer, signers
+from leases.node import client, signers
 
 log = structlog.get_logger("leases.lanes")
 
@@ -90,32 +90,28 @@ def share(count: int, *, free_signers: int, most: int) -> int:
 def send_next() -> bool:
     """Let one free signer send its share; False when nothing waits, no signer is free, or nothing could be sent."""
     _let_outlived_fall()
-    waiting = lane_sql.waiting()
+    keys = {one.address: one for one in signers()}
+    waiting = lane_sql.waiting(list(keys))
     queue = choose(waiting)
     if queue is None:
         return False
     if not waiting.free_signers:
         # The key may have no row yet: a new deployment, a new database.
         return ensure_signers()
-    claimed = due.claim(SignerRow, 1, where=lane_sql.FREE_SIGNER)
+    claimed = due.claim(SignerRow, 1, where=lane_sql.FREE_SIGNER, params=[list(keys)])
     if not claimed:
         return False
     free = claimed[0]
     with due.holding(SignerRow, {free.pk: free.epoch}, seconds=WORK_SECONDS + 5):
         rests = timedelta()
         try:
-            key = signer(free.pk)
-            if key is None:
-                log.error("lane.no_key", signer=free.pk)
-                rests = inclusion.SIGNER_RESTS
-                return False
             most = share(queue.count, free_signers=waiting.free_signers, most=settings.FRED.ack_max_per_tx)
             claims = due.claim(ChainAction, most, where=f"{lane_sql.SENDABLE} AND t.verb = %s", params=[queue.verb])
             if not claims:
                 return False
             if waiting.free_signers > 1 and len(claims) < sum(one.count for one in waiting.queues.values()):
                 hint.send(LANES)
-            lane = _Lane(client(), key, free, queue.verb)
+            lane = _Lane(client(), keys[free.pk], free, queue.verb)
             with due.holding(ChainAction, {one.pk: one.epoch for one in claims}, seconds=WORK_SECONDS + 5):
                 sent, rests = lane.work(claims)
             return sent

@@ -41,12 +41,6 @@ def client() -> ChainClient:
     return _client.get()
 
 
-def signer(address: str) -> Signer | None:
-    """The key behind this address, None when this process holds none for it. Raises `KeyUnusable`."""
-    provider = _provider.get()
-    return provider if provider.address == address else None
-
-
 def signers() -> tuple[Signer, ...]:
     """Every key this process may sign with. Raises `KeyUnusable`."""
     return (_provider.get(),)

@@ -216,8 +216,13 @@ class Watcher:
                 self._cursor = max(self._cursor, reached)
             except (ChainError, DatabaseFailure) as error:
                 log.warning("watcher.blocks_not_read", target=self._target, error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
-                self._wants_blocks.set()
+            except Exception:
+                # Frames go on being stored; the cursor waits for whoever mends this.
+                log.exception("watcher.blocks_not_read", target=self._target)
+            else:
+                continue
+            await asyncio.sleep(RETRY_SECONDS)
+            self._wants_blocks.set()
 
     async def _beat(self) -> None:
         while True:

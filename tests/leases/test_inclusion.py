@@ -62,6 +62,7 @@ def run_in_child(chain, point: str) -> None:
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "rows"),
     [("lane.before_sign", 0), ("lane.stored", 1), ("lane.broadcast", 1), ("lane.included_seen", 1)],
@@ -83,6 +84,7 @@ def test_a_kill_at_any_point_leaves_one_transaction_and_active_leases(house, poi
     assert Signer.objects.get().due_at is not None
 
 
+@pytest.mark.slow
 def test_a_killed_claim_ends_by_itself(house):
     """What a killed lane held before it stored anything is free again within five seconds."""
     leases = pending(house, 3)

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 
 from fred import metrics
 from leases import lane_sql, lanes
+from leases.chain.client import Broadcast
 from leases.lane_sql import Queue, Waiting
 from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
@@ -285,6 +286,82 @@ def test_two_processes_with_one_key_never_use_a_sequence_twice(house, run_in_thr
     sequences = [tx.sequence for tx in sent(house)]
     assert len(sequences) == len(set(sequences))
     assert not ChainTx.objects.filter(code=32).exists()
+
+
+def at(monkeypatch, point: str, happens) -> None:
+    """Let something happen, once, while a lane stands at this point: as if the process had stalled there."""
+    left = [happens]
+
+    def reached(name: str) -> None:
+        if name == point and left:
+            left.pop()()
+
+    monkeypatch.setattr(lanes.crash, "point", reached)
+
+
+def test_a_lane_that_lost_its_signer_stores_nothing(house, monkeypatch):
+    """A stall longer than the claim, before the bytes are stored."""
+    leases = pending(house, 3)
+    want("ack", leases)
+    at(monkeypatch, "lane.before_sign", lambda: Signer.objects.update(epoch=F("epoch") + 1))
+    assert lanes.send_next() is False
+    assert sent(house) == []
+    assert action_states() == {"queued": 3}
+    Signer.objects.update(due_at=Now())
+    run_until_idle()
+    assert action_states() == {"done": 3}
+
+
+def test_actions_that_another_lane_took_over_are_left_out(house, monkeypatch):
+    leases = pending(house, 3)
+    want("ack", leases)
+    first = ChainAction.objects.filter(lease_id=leases[0])
+    at(monkeypatch, "lane.before_sign", lambda: first.update(epoch=F("epoch") + 1))
+    assert lanes.send_next() is True
+    assert [len(message.lease_uuids) for messages in messages_on_chain(house) for message in messages] == [2]
+    assert first.get().state == "queued"
+
+
+def test_a_refusal_of_bytes_that_another_lane_took_over_decides_nothing(house, monkeypatch):
+    """A stall longer than the claim, between the stored bytes and the answer: the other may have sent them."""
+    leases = pending(house, 2)
+    want("ack", leases)
+    chain, broadcast = lanes.client(), lanes.client().broadcast
+
+    def taken_over(tx_bytes: bytes) -> Broadcast:
+        broadcast(tx_bytes)
+        ChainTx.objects.update(epoch=F("epoch") + 1)
+        return Broadcast(code=32, codespace="sdk", tx_hash="", raw_log="expected 1, got 0")
+
+    monkeypatch.setattr(chain, "broadcast", taken_over)
+    assert lanes.send_next() is True
+    assert [tx.state for tx in sent(house)] == ["signed"]
+    monkeypatch.undo()
+    ChainTx.objects.update(due_at=Now())
+    run_until_idle()
+    assert [tx.state for tx in sent(house)] == ["included"]
+    assert len(ours_on_chain(house)) == 1
+
+
+def test_a_push_starts_only_soon_after_the_claim(house, monkeypatch):
+    """A process that stalled between commit and push leaves the push to whoever claims the row next."""
+    leases = pending(house, 2)
+    want("ack", leases)
+    from leases import inclusion
+
+    monkeypatch.setattr(inclusion, "PUSH_WITHIN_S", -1)
+    lanes.send_next()
+    assert [tx.state for tx in sent(house)] == ["signed"]
+    assert ours_on_chain(house) == []
+
+
+def test_a_signer_without_a_key_here_is_left_alone(house):
+    Signer.objects.create(address="manifest1old", due_at=Now() - timedelta(days=1))
+    leases = pending(house, 60)
+    want("ack", leases)
+    run_until_idle()
+    assert len(ours_on_chain(house)) == 1
+    assert Signer.objects.get(address="manifest1old").epoch == 0
 
 
 def queue(verb: str, count: int, seconds: float) -> Queue:

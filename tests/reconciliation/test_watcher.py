@@ -229,6 +229,7 @@ def test_somebody_watches_also_while_the_chain_is_silent(house, quick_beats):
             until_refused("the chain does not answer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["watcher.before_store", "watcher.stored"])
 def test_a_kill_loses_no_event(house, point):
     """P1 of the crash table: the cursor stands below what was not stored."""
@@ -248,6 +249,7 @@ def test_a_kill_loses_no_event(house, point):
     assert set(Lease.objects.values_list("epoch", flat=True)) == {1}
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_watcher(house):
     child = subprocess.Popen(
         [sys.executable, "manage.py", "watch_chain"], env=environment_of(house), cwd=django_settings.BASE_DIR
