@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from backends import targets
 from backends.client import STATS_SECONDS, BackendClient
 from backends.contract import LoadStats, Unknown
+from backends.requests import BackendTarget
 
 FRESH_S = 2.0
 SILENT_S = 5.0
@@ -29,8 +30,9 @@ def of(names: Iterable[str]) -> dict[str, LoadStats]:
             if name not in _known or now - _known[name][0] > (FRESH_S if _known[name][1] is not None else SILENT_S)
         ]
     if stale:
+        asked = [targets.target(name) for name in stale]  # here: the threads below must open no database connection
         with ThreadPoolExecutor(max_workers=len(stale)) as pool:
-            answers = dict(zip(stale, pool.map(_ask, stale), strict=True))
+            answers = dict(zip(stale, pool.map(_ask, asked), strict=True))
         with _lock:
             _known.update({name: (time.monotonic(), figures) for name, figures in answers.items()})
     with _lock:
@@ -43,8 +45,7 @@ def forget() -> None:
         _known.clear()
 
 
-def _ask(name: str) -> LoadStats | None:
-    target = targets.target(name)
+def _ask(target: BackendTarget | None) -> LoadStats | None:
     if target is None or target.fenced:
         return None
     found = BackendClient(target).stats(timeout=STATS_SECONDS)

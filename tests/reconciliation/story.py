@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import pytest
 from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
 
+from backends.models import Backend
 from fred.due import Due
 from leases import lanes
 from leases.chain.devchain.running import RunningDevchain
@@ -30,6 +32,10 @@ from reconciliation.watch_store import store_events
 from tests.scripted_backend import ScriptedBackend
 from tests.waiting import wait_until
 
+ROWS = pytest.mark.django_db(
+    transaction=True, available_apps=["fred", "leases", "backends", "placements", "reconciliation", "tenants_api"]
+)
+"""Committed rows, of our apps only: emptying these is all there is to do after a test."""
 OPEN_TX = ["signed", "broadcast"]
 
 
@@ -123,6 +129,16 @@ class Story:
         made = [{"created_at": "2026-01-01T00:00:00Z", **row, "lease_uuid": str(row["lease_uuid"])} for row in rows]
         self.backends[backend].always["provisions"] = 200, json.dumps({"provisions": made}).encode()
         self.backends[backend].always["retentions"] = 200, b'{"retentions":[]}'
+
+    def serve(self, backend: str, *, allocated: float | None = None) -> None:
+        """This backend serves the chain's SKU too, of 8 cores has given so many away, or gives no figures."""
+        Backend.objects.filter(name=backend).update(skus=[self.chain.sku_uuid])
+        if allocated is not None:
+            self.loads(backend, total_cpu_cores=8, allocated_cpu_cores=allocated)
+
+    def loads(self, backend: str, **figures: Any) -> None:
+        """From now on this backend gives these figures."""
+        self.backends[backend].always["stats"] = 200, json.dumps(figures).encode()
 
     def forget_silence(self) -> None:
         """The time passes in which a source that did not answer is left alone; every lease is looked at again."""

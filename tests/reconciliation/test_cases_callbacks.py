@@ -8,15 +8,16 @@ from backends.contract import cut_reason
 from fred import metrics
 from leases import lanes
 from leases.chain.events import EventType
-from leases.models import ChainAction, ChainTx, Lease
+from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
 from placements.models import Callback, Operation, Placement, Teardown
 from reconciliation.texts import retained_text
 from tests.factories.leases import PayloadFactory
-from tests.reconciliation.story import counted, deliver, is_due, make_due
+from tests.reconciliation.story import ROWS, counted, deliver, is_due, make_due
 from tests.scripted_backend import Hang
 from tests.waiting import wait_until
 
+pytestmark = ROWS
 LEASE_READS = "/liftedinit.billing.v1.Query/Lease*"
 BROADCASTS = "/cosmos.tx.v1beta1.Service/BroadcastTx"
 
@@ -84,6 +85,7 @@ def test_code_22_of_another_codespace_ends_nothing(story):
     assert story.wishes(uuid) == {"ack": "queued"}
     assert story.operation(uuid).settled_at is None
     make_due(ChainAction, lease_id=uuid)
+    make_due(Signer)
     story.settle()
     assert story.state(uuid) is LeaseState.ACTIVE
 
