@@ -8,16 +8,22 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
-from leases import node, wake
 from leases import sql as lease_sql
-from leases.chain.client import Absent, ChainClient, Doubt, ExactLease, Unknown
+from leases import wake
+from leases.chain.client import Absent, Doubt, ExactLease
 from leases.status import TERMINAL
+from reconciliation.facts_types import Unknown
+from reconciliation.sources import Sources
 from tenants_api.errors import ApiError, internal
 
 HEAD_MAX_AGE: Final = "30 seconds"
 """While the watcher saw a head within this time, what is stored is as new as the chain's last news."""
 
+FOREIGN: Final = f"chain_{Doubt.FOREIGN}"
+
 log = structlog.get_logger(__name__)
+sources = Sources()
+"""Exact reads of this process; a chain that did not answer is left alone for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +79,16 @@ def load(uuid: UUID) -> LeaseFacts | None:
     return LeaseFacts(uuid, tenant, provider_uuid, state, bytes(meta_hash), *rest)
 
 
-def current(uuid: UUID, *, chain: ChainClient | None = None) -> LeaseFacts | None:
+def current(uuid: UUID) -> LeaseFacts | None:
     """The lease as the chain has it now: as stored while that is new enough, else after one exact read, then stored.
 
-    None when the chain has no such lease. Raises ApiError: 500 when the chain does not answer, 403 for a lease of
-    another provider.
+    None when the chain has no such lease. Raises ApiError: 500 when the chain does not answer (at once while it is
+    known to be silent), 403 for a lease of another provider.
     """
     facts = load(uuid)
     if facts is not None and facts.is_known:
         return facts
-    match (chain or node.client()).lease(uuid):
+    match sources.exact([uuid])[uuid]:
         case ExactLease() as read:
             _store(read)
             facts = load(uuid)
@@ -91,10 +97,10 @@ def current(uuid: UUID, *, chain: ChainClient | None = None) -> LeaseFacts | Non
             return facts
         case Absent():
             return None
-        case Unknown(doubt=Doubt.FOREIGN):
-            raise ApiError(403, "forbidden")
-        case Unknown() as unknown:
-            log.warning("lease.not_read", lease_uuid=str(uuid), reason=unknown.reason)
+        case Unknown(reason=reason):
+            if reason == FOREIGN:
+                raise ApiError(403, "forbidden")
+            log.warning("lease.not_read", lease_uuid=str(uuid), reason=reason)
     raise internal()
 
 

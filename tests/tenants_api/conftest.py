@@ -12,6 +12,7 @@ import pytest
 
 from fred.conf import BackendConfig
 from leases.chain.client import Absent, ChainLease, ExactLease, Unknown
+from leases.chain.errors import ChainUnavailable
 from leases.status import LeaseState
 from tests.tenants_api.calls import PROVIDER, SKU, bearer
 from tests.tenants_api.vectors import ALICE, LEASE
@@ -23,13 +24,17 @@ class TableChain:
     def __init__(self):
         self.known = {}
         self.asked = []
+        self.probes = 0
         self.fails = False
 
-    def lease(self, lease_uuid):
-        self.asked.append(lease_uuid)
+    def leases(self, lease_uuids):
+        self.asked += lease_uuids
+        return {uuid: Unknown("no answer") if self.fails else self.known.get(uuid, Absent(100)) for uuid in lease_uuids}
+
+    def latest_height(self):
+        self.probes += 1
         if self.fails:
-            return Unknown("no answer")
-        return self.known.get(lease_uuid, Absent(100))
+            raise ChainUnavailable("no answer")
 
     def add(self, lease_uuid, *, height=100, **changes):
         fields = {
@@ -109,10 +114,11 @@ def house(settings, backends):
 @pytest.fixture
 def chain(monkeypatch):
     """The chain that exact reads go to; the watcher is up to date."""
-    from leases import node
+    from reconciliation.sources import Sources
+    from tenants_api import lease_reads
 
     table = TableChain()
-    monkeypatch.setattr(node, "client", lambda: table)
+    monkeypatch.setattr(lease_reads, "sources", Sources(table))
     return table
 
 

@@ -193,6 +193,12 @@ def test_ta17_a_silent_chain_is_500(route, ask, chain, watcher, backends):
     assert backends.one.calls == []
 
 
+def test_a_chain_known_to_be_silent_is_not_asked_again_at_once(ask, chain, watcher):
+    chain.fails = True
+    assert [ask("status").status for _ in range(3)] == [500, 500, 500]
+    assert (len(chain.asked), chain.probes) == (1, 1)
+
+
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT", "OPTIONS"])
 @pytest.mark.parametrize("route", ACCESS)
 def test_ta22_another_method_is_405_before_any_token(method, route, ask):
