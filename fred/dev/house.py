@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -14,7 +15,6 @@ from typing import Any, Self
 import orjson
 import psycopg
 from celery import Celery
-from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from fred import http, serve
@@ -125,6 +125,8 @@ class House:
             valkey = ValkeyServer(folder / "valkey")
             self.supervisor.serve(valkey)
             redis_url = valkey.url
+        # Celery takes this variable before any address it is given: the caller's would win over this house's.
+        os.environ["CELERY_BROKER_URL"] = redis_url
         shutil.rmtree(folder / "agent", ignore_errors=True)
         shutil.rmtree(folder / "metrics", ignore_errors=True)
         (folder / "agent").mkdir(mode=0o700)
@@ -191,9 +193,8 @@ class House:
     def workers(self) -> int:
         """How many workers answer over the broker."""
         try:
-            # Its own connection: a CELERY_BROKER_URL in the caller's shell would win over the app's address.
-            with Celery("dev", set_as_current=False) as asking, Connection(self.environments.redis_url) as broker:
-                return len(asking.control.ping(timeout=WORKER_ANSWER_S, connection=broker) or ())
+            with Celery("dev", broker=self.environments.redis_url, set_as_current=False) as asking:
+                return len(asking.control.ping(timeout=WORKER_ANSWER_S) or ())
         except OperationalError:
             return 0
 
