@@ -242,17 +242,18 @@ class House:
 
 
 def _refuse_foreign_data(database_url: str, *, fresh: bool) -> None:
-    """A database that was given must hold no leases of another chain; with `fresh` our tables in it are dropped."""
+    """A database that was given must hold no leases of another chain; with `fresh` its schema `public` is made anew."""
     with psycopg.connect(database_url, autocommit=True, connect_timeout=5) as connection:
         found = connection.execute("SELECT to_regclass('leases_lease') IS NOT NULL").fetchone()
         if not found or not found[0]:
             return
         if fresh:
-            connection.execute("DROP OWNED BY CURRENT_USER")
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
             return
         leases = connection.execute("SELECT 1 FROM leases_lease LIMIT 1").fetchone()
     if leases is not None:
         raise HouseError(
             "the database of DATABASE_URL holds leases of another chain; give an empty one, or let --fresh drop "
-            "everything that its user owns in it"
+            "its schema `public`"
         )
