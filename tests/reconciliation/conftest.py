@@ -85,7 +85,7 @@ def story(devchain: RunningDevchain, settings: Any, transactional_db: None, valk
     from reconciliation.look import Looker
     from tests.factories.backends import BackendFactory
     from tests.leases.house import config_of
-    from tests.reconciliation.story import Story, trust
+    from tests.reconciliation.story import Story, end_all, trust
     from tests.scripted_backend import ScriptedBackend
 
     with ExitStack() as stack:
@@ -103,7 +103,8 @@ def story(devchain: RunningDevchain, settings: Any, transactional_db: None, valk
         sender = Sender()
         yield Story(devchain, servers, Looker(pushes=False), sender)
         sender.drain(deadline=0.2)
-        devchain.clear_faults()
         node.client().close()
+        devchain.clear_faults()
+        end_all(devchain)
     for module in (breaker, load, targets):
         module.forget()
