@@ -160,6 +160,7 @@ def _included(tx: OpenTx, result: TxResult) -> bool:
 
     if not _recorded(record):
         return False
+    crash.point("lane.recorded")
     metrics.TRANSACTIONS.labels(NAMES.get(tx.kind, tx.kind), "success").inc()
     log.info("lane.included", tx=tx.tx_hash, kind=tx.kind, leases=len(actions), height=result.height)
     return True

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from fred import due
+from fred import crash, due
 from fred.tasks import LOOK, hint
 from leases import sql
 
@@ -71,4 +71,5 @@ def hint_after_commit() -> None:
 
 def hint_look() -> None:
     """Tell a worker, once per second at most, that leases are due."""
+    crash.point("news.committed")
     hint.send(LOOK)

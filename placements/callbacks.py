@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DataError, IntegrityError
 from msgspec import structs
 
-from fred import due, metrics
+from fred import crash, due, metrics
 from leases import wake
 from placements import callbacks_sql as sql
 from placements import transitions
@@ -37,6 +37,7 @@ def apply(callbacks: Sequence[VerifiedCallback]) -> set[VerifiedCallback]:
     of the whole transaction it is run again.
     """
     locked, observed = due.in_transaction(lambda: _apply(callbacks))
+    crash.point("callback.committed")
     for row in observed:
         name = row.callback.backend_label or "unknown"
         known = name == "unknown" or any(name == backend.name for backend in settings.FRED.backends)
@@ -60,6 +61,7 @@ def _apply(callbacks: Sequence[VerifiedCallback]) -> tuple[set[UUID], list[Inbox
         news.wake(told, touched=True)
         # What means nothing to us still names a lease: one that nobody has read yet is read.
         news.wake({row.callback.lease_uuid: 0 for row, _ in said if row.callback.lease_uuid not in told})
+        crash.point("callback.before_commit")
     return news.locked, [row for row, operation in said if operation is None and not row.verdict]
 
 

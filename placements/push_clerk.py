@@ -248,6 +248,7 @@ class Clerk:
         for row in rows:
             self.slots.take(row.backend, teardown=True)
         if rows:
+            crash.point("teardown.claimed")
             try:
                 self._send(self._sendable(*pushes.of_teardowns(rows, targets.configured(), confirmed_at=since)))
             except Exception:

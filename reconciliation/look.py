@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, transaction
 
-from fred import due, metrics
+from fred import crash, due, metrics
 from fred.tasks import DISPATCH, LANES, LOOK, hint
 from leases.models import Lease
 from placements import dispatch, routing
@@ -56,6 +56,7 @@ class Looker:
             claims = due.claim(Lease, limit)
             if not claims:
                 return looked
+            crash.point("look.claimed")
             if len(claims) == limit:
                 hint.send(LOOK)
             looked += len(claims)
@@ -107,6 +108,7 @@ class Looker:
 
     def _look(self, epochs: Mapping[UUID, int], attempts: Mapping[UUID, int]) -> bool:
         known, now = self.gather(epochs, self.sources)
+        crash.point("look.gathered")
         decisions = {uuid: decide(one, now, self.limits) for uuid, one in known.items()}
         for _ in range(ROUNDS):
             needs = {uuid: one.act.kind for uuid, one in decisions.items() if isinstance(one.act, Need)}
@@ -120,6 +122,7 @@ class Looker:
                 decisions[uuid] = replace(one, act=Wait(), reason=one.reason or "facts_unread")
         _route(decisions, known, self.sources)
         outcome, again = _finish(epochs, attempts, decisions, known)
+        crash.point("look.finished")
         if outcome.dispatch:
             if self.pushes:
                 dispatch.sender().pull()
