@@ -1,9 +1,10 @@
 """What a tenant's request needs to know of a lease: one statement, and one exact chain read when that is too old."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, LiteralString
 from uuid import UUID
 
+import psycopg
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
@@ -49,34 +50,44 @@ class LeaseFacts:
         return self.has_payload and self.state not in TERMINAL
 
 
+_LOAD: Final = """
+    SELECT COALESCE(l.tenant, ''), l.provider_uuid, COALESCE(l.chain_state, 0), l.meta_hash,
+           COALESCE(l.items -> 0 ->> 'sku', ''),
+           l.chain_state IS NOT NULL
+           AND (l.chain_state >= 3
+                OR (l.chain_height >= l.news_height
+                    AND EXISTS (SELECT FROM leases_chaincursor AS c
+                                 WHERE c.chain_id = %s AND c.head_seen_at > now() - %s::interval))),
+           EXISTS (SELECT FROM leases_payload AS y
+                    WHERE y.lease_uuid = l.uuid AND y.state = 'current' AND y.delete_after IS NULL),
+           o.id IS NOT NULL, COALESCE(o.state IN ('reserved', 'in_doubt', 'accepted'), FALSE),
+           COALESCE(p.status, ''), COALESCE(p.backend, '')
+      FROM leases_lease AS l
+      LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
+      LEFT JOIN placements_operation AS o ON o.lease_uuid = l.uuid AND o.settled_at IS NULL
+     WHERE l.uuid = %s
+"""
+
+
 def load(uuid: UUID) -> LeaseFacts | None:
     """Read the stored lease; None when there is no row."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT COALESCE(l.tenant, ''), l.provider_uuid, COALESCE(l.chain_state, 0), l.meta_hash,
-                   COALESCE(l.items -> 0 ->> 'sku', ''),
-                   l.chain_state IS NOT NULL
-                   AND (l.chain_state >= 3
-                        OR (l.chain_height >= l.news_height
-                            AND EXISTS (SELECT FROM leases_chaincursor AS c
-                                         WHERE c.chain_id = %s AND c.head_seen_at > now() - %s::interval))),
-                   EXISTS (SELECT FROM leases_payload AS y
-                            WHERE y.lease_uuid = l.uuid AND y.state = 'current' AND y.delete_after IS NULL),
-                   o.id IS NOT NULL, COALESCE(o.state IN ('reserved', 'in_doubt', 'accepted'), FALSE),
-                   COALESCE(p.status, ''), COALESCE(p.backend, '')
-              FROM leases_lease AS l
-              LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
-              LEFT JOIN placements_operation AS o ON o.lease_uuid = l.uuid AND o.settled_at IS NULL
-             WHERE l.uuid = %s
-            """,
-            [settings.FRED.chain_id, HEAD_MAX_AGE, uuid],
-        )
-        row = cursor.fetchone()
+    row = _prepared_row(_LOAD, [settings.FRED.chain_id, HEAD_MAX_AGE, uuid])
     if row is None:
         return None
     tenant, provider_uuid, state, meta_hash, *rest = row
     return LeaseFacts(uuid, tenant, provider_uuid, state, bytes(meta_hash), *rest)
+
+
+def _prepared_row(query: LiteralString, params: list[Any]) -> tuple[Any, ...] | None:
+    """The first row of a query that each connection plans only once: planning this one costs five times its execution.
+
+    Django's own cursors put values into the text, so for PostgreSQL every call would be another query.
+    """
+    with connection.cursor() as opened, connection.wrap_database_errors:
+        raw: psycopg.Connection[tuple[Any, ...]] = opened.connection
+        raw.prepare_threshold = 0
+        with psycopg.Cursor(raw) as cursor:
+            return cursor.execute(query, params, prepare=True).fetchone()
 
 
 def current(uuid: UUID) -> LeaseFacts | None:
