@@ -243,7 +243,11 @@ class House:
 
 def _refuse_foreign_data(database_url: str, *, fresh: bool) -> None:
     """A database that was given must hold no leases of another chain; with `fresh` its schema `public` is made anew."""
-    with psycopg.connect(database_url, autocommit=True, connect_timeout=5) as connection:
+    try:
+        given = psycopg.connect(database_url, autocommit=True, connect_timeout=5)
+    except psycopg.Error as error:
+        raise HouseError(f"the database of DATABASE_URL does not answer: {error}") from error
+    with given as connection:
         found = connection.execute("SELECT to_regclass('leases_lease') IS NOT NULL").fetchone()
         if not found or not found[0]:
             return
