@@ -134,8 +134,12 @@ def end_with_lease(leases: Sequence[Decided], outcome: Outcome) -> None:
 
 
 def acknowledge(leases: Sequence[Decided], outcome: Outcome) -> None:
-    """Write the wish to acknowledge; where a backend was found to hold the lease, take it as the owner."""
+    """Write the wish to acknowledge; where a backend was found to hold the lease, take it as the owner.
+
+    A rejection that was wished for earlier and is not signed yet is moot by that.
+    """
     sql.adopt({one.uuid: one.act.adopt for one in leases if one.act.adopt})
+    sql.drop_actions([one.uuid for one in leases], verb="reject")
     sql.want([(one.uuid, "ack", "", one.act.operation, None) for one in leases], valid_for=None)
     metrics.RECONCILER_ACTIONS.labels("acknowledged").inc(sum(one.act.operation is None for one in leases))
     outcome.lanes = True
@@ -221,7 +225,8 @@ def act(decided: Iterable[Decided]) -> Outcome:
 
 def _settle_failed(leases: Sequence[Decided]) -> None:
     """Close operations; what the backend itself reported as failed counts as that, any other end as an error."""
-    reported, others = [], []
+    reported: list[Decided] = []
+    others: list[Decided] = []
     for one in leases:
         (reported if _is_reported_failure(one.facts.operation) else others).append(one)
     _settle(reported, outcome="failed")

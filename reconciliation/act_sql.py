@@ -174,15 +174,17 @@ def want(rows: Sequence[tuple[UUID, str, str, UUID | None, int | None]], *, vali
     )
 
 
-def drop_actions(leases: Sequence[UUID]) -> None:
-    """What waits to be signed for these leases is moot."""
+def drop_actions(leases: Sequence[UUID], *, verb: str = "") -> None:
+    """What waits to be signed for these leases, of this verb or of any, is moot."""
     _run(
         """
         UPDATE leases_chainaction SET state = 'moot', due_at = NULL, epoch = epoch + 1, decided_at = now()
-         WHERE id IN (SELECT id FROM leases_chainaction WHERE lease_uuid = ANY(%s) AND state = 'queued'
+         WHERE id IN (SELECT id FROM leases_chainaction
+                       WHERE lease_uuid = ANY(%s) AND state = 'queued' AND %s IN ('', verb)
                        ORDER BY lease_uuid, id FOR NO KEY UPDATE)
         """,
         list(leases),
+        verb,
     )
 
 

@@ -80,11 +80,16 @@ TABLE: Sequence[Rule] = (
 def decide(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision:
     """What this lease needs now. Same facts, same decision.
 
-    While a wish for the chain, or a removal, is open, the lease is looked at again, whatever the rule says.
+    Whatever the rule says, the lease is looked at again at once while a report is not told yet, and after a while as
+    long as a wish for the chain, or a removal, is open.
     """
     decided = next((found for rule in TABLE if (found := rule(facts, now, limits)) is not None), Decision(Rest()))
+    if decided.after is not None:
+        return decided
+    if facts.callbacks:
+        return replace(decided, after=limits.at_once)
     is_open = any(one.is_open for one in facts.actions) or not all(one.is_done for one in facts.teardowns)
-    return replace(decided, after=limits.longest) if decided.after is None and is_open else decided
+    return replace(decided, after=limits.longest) if is_open else decided
 
 
 def printed_table() -> str:

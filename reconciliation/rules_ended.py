@@ -70,6 +70,14 @@ def teardown_open(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision 
     return Decision(Wait(), "tearing_down", reason, limits.longest)
 
 
+def rejection_undecided(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """REJECTED while our rejection is signed, subscribers not told | wait for the lane: was it ours?"""
+    reject = facts.action("reject")
+    if not facts.is_ended or facts.last_status in TOLD or reject is None or reject.state != "in_tx":
+        return None
+    return Decision(Wait(), "tearing_down", "", limits.longest)
+
+
 def end_untold(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """ended, nothing at a backend, subscribers not told | announce the end"""
     if not isinstance(facts.chain, ExactLease) or not facts.is_ended or facts.last_status in TOLD:
@@ -93,6 +101,7 @@ TABLE = (
     open_actions,
     something_at_a_backend,
     teardown_open,
+    rejection_undecided,
     end_untold,
     over,
 )

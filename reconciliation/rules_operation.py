@@ -123,13 +123,16 @@ def past_the_limit(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision
 
 
 def reserved(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
-    """chosen, nothing sent | wait for the sender; not sent and another backend answers: give it up; stale: renew it"""
+    """chosen, nothing sent
+    | wait for the sender; not sent, not bound to an owner and another backend answers: give it up; stale: renew it
+    """
     operation = facts.operation
     if operation is None or operation.state is not S.RESERVED:
         return None
     if (doubt := _from_before(facts, operation, limits)) is not None:
         return doubt
-    if operation.refusal == NOT_SENT and _another_answers(facts, operation.backend):
+    is_bound = facts.placement is not None and facts.placement.status != "attempted"
+    if operation.refusal == NOT_SENT and not is_bound and _another_answers(facts, operation.backend):
         return Decision(GiveUp(operation.id, NOT_SENT), "queued", "backoff", limits.at_once)
     return _renewed(facts, operation, now, limits)
 

@@ -187,6 +187,14 @@ ENDED = [
         after=60,
     ),
     case(
+        "rejection_undecided",
+        "",
+        exactly(LeaseState.REJECTED, actions=(action("reject", "in_tx"),)),
+        Wait(),
+        phase="tearing_down",
+        after=60,
+    ),
+    case(
         "end_untold",
         "our own rejection, with its reason",
         exactly(LeaseState.REJECTED, actions=(action("reject", "done", reason="payload corrupted"),)),

@@ -16,11 +16,13 @@ from tests.reconciliation.known import (
     PENDING,
     action,
     ago,
+    callback,
     case,
     due_operation,
     exactly,
     lease,
     operation,
+    owner,
     row,
     world,
 )
@@ -36,6 +38,14 @@ def limit(point: PointFact) -> LeaseFacts:
 
 
 OUTCOMES = [
+    case(
+        "succeeded_active",
+        "what it reported since is told next",
+        lease(ACTIVE, operation=operation(S.SUCCEEDED), callbacks=(callback("failed", about=OPERATION),)),
+        Settle(OPERATION, "ready"),
+        phase="active",
+        after=0,
+    ),
     case(
         "succeeded_active",
         "its acknowledgement is not recorded yet: looked at again",
@@ -190,6 +200,15 @@ UNDER_WAY = [
         phase="queued",
         reason="backoff",
         after=0,
+    ),
+    case(
+        "reserved",
+        "never sent, but bound to its owner",
+        lease(PENDING, placement=owner(), operation=due_operation(S.RESERVED, refusal="not_sent")),
+        Wait(),
+        phase="provisioning",
+        reason="backend_silent",
+        after=30,
     ),
     case(
         "reserved",
