@@ -1,4 +1,4 @@
-"""JSON, base64 and UUIDs as the peers' Go decoders read them: lenient where it is lenient, strict where it is strict."""
+"""JSON, base64 and UUIDs as the peers' Go decoders read them: as lenient as those, and as strict."""
 
 import binascii
 import json

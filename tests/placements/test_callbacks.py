@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 
 from leases.models import Lease
-from placements import callbacks
+from placements import callbacks, transitions
 from placements.callback_request import Selector, VerifiedCallback
 from placements.models import Callback, Operation
 from placements.status import OperationState
@@ -67,6 +67,15 @@ def test_a_result_raises_the_epoch_of_its_operation_so_that_a_late_outcome_chang
     callbacks.apply([said(of=operation)])
     operation.refresh_from_db()
     assert operation.epoch > 3
+
+
+def test_lc60_a_202_read_after_the_callback_changes_nothing():
+    operation = OperationFactory(state=S.IN_DOUBT, epoch=3)
+    callbacks.apply([said(of=operation)])
+    assert transitions.move({operation.pk: 3}, S.ACCEPTED) == set()
+    assert transitions.move({operation.pk: None}, S.ACCEPTED) == set()
+    operation.refresh_from_db()
+    assert operation.state == S.SUCCEEDED
 
 
 def test_the_same_callback_again_has_no_effect():

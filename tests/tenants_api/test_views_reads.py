@@ -1,6 +1,7 @@
 """Bodies of `status`, `provision` and `connection`, and whom they ask."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -402,7 +403,7 @@ def test_a_fresh_lease_is_answered_without_the_chain(ask, lease, chain):
 
 
 def aged_head():
-    ChainCursor.objects.update(head_seen_at=timezone.now() - timezone.timedelta(seconds=31))
+    ChainCursor.objects.update(head_seen_at=timezone.now() - timedelta(seconds=31))
 
 
 def newer_news():
