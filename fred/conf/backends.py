@@ -30,21 +30,39 @@ class BackendConfig(BaseModel):
     (`hmac_secret`) a backend is signed with the shared `callback_secret`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True, validate_default=False
+    )
 
     name: Text = ""
+    """Required, unique. Names the storage behind it: never give it to other storage."""
     url: Annotated[Text, BeforeValidator(_without_trailing_slashes)] = ""
+    """Required. `http://` or `https://` URL of the backend; a path only with `contract: v0_13`."""
     timeout: Duration = timedelta(seconds=30)
+    """Limit for one request to it. Above 0."""
     skus: Annotated[tuple[uuid.UUID, ...], BeforeValidator(_parse_skus)] = ()
+    """SKUs it serves."""
     default: Bool = False
+    """Takes SKUs that no backend names. At most one entry; without any, the first is it."""
     tls_ca_file: Text = ""
+    """PEM bundle to verify it with; empty: the system's certificates. The TLS keys need an https URL."""
     tls_skip_verify: Bool = False
+    """Do not verify its certificate. Refused in production."""
     tls_client_cert_file: Text = ""
+    """PEM certificate that we show it. Set with `tls_client_key_file` or not at all."""
     tls_client_key_file: Text = ""
+    """Its PEM key, not encrypted."""
     hmac_secret: SecretStr = SecretStr("")
+    """Key that signs to it and verifies from it, in place of `callback_secret`.
+
+    At least 32 bytes, no other's; all backends have one or none.
+    """
     hmac_secret_previous: SecretStr = SecretStr("")
+    """Key its callbacks may still be signed with while keys change. Needs `hmac_secret`."""
     fenced: Bool = False
+    """Never contact it and refuse its callbacks. Needs `hmac_secret` on every entry; not all may be fenced."""
     contract: Literal["auto", "v0_13", "current"] = Field(default="auto")
+    """Dialect it speaks. `v0_13` allows a path in `url`; callbacks of `current` name a storage identity."""
 
     @property
     def has_tls_fields(self) -> bool:

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from fred import conf
 from fred.conf.fingerprint import fingerprint, key_id, key_ids, shown
+from fred.conf.reference import reference
 from fred.conf.tlsfiles import tls_problems
 
 
@@ -31,12 +32,16 @@ class Command(BaseCommand):
         what.add_argument(
             "--hmac-key-id-of-stdin", action="store_true", help="print the id of the key read from standard input"
         )
+        what.add_argument("--reference", action="store_true", help="print docs/configuration.md: every key there is")
         parser.add_argument("-c", "--config", help="YAML file; wins over PROVIDER_CONFIG")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Load, check, print."""
         if options["hmac_key_id_of_stdin"]:
             self.stdout.write(key_id(sys.stdin.read().removesuffix("\n")))
+            return
+        if options["reference"]:
+            self.stdout.write(reference(), ending="")
             return
         provider, house = self._load(options["config"])
         if options["show"]:
