@@ -1,4 +1,7 @@
-"""What `/health` and `/readyz` ask: the database with all it knows of others, the broker, Valkey."""
+"""What `/health` and `/readyz` ask: the database with all it knows of others, the broker, Valkey with its heartbeats.
+
+Nobody is probed for a caller: chain and backends were probed by a task, and its stored results are read here.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ from typing import Final
 import redis
 from django.conf import settings
 from django.db import connections
-from django.db.models import Case, When
 from django.db.models.functions import Now
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from backends.models import HealthCheck
+from fred import heartbeat
 from fred.health import Finding, Part, Prober, Question
 from leases.models import Payload
 from placements.models import Operation, Placement
+from reconciliation.models import Sweep, SweepBackend
 from tenants_api.models import UsedToken
 
 STALE_AFTER: Final = timedelta(seconds=60)
@@ -31,6 +35,10 @@ STORES: Final = {
     "placement_store": "placement store unavailable",
     "payload_store": "payload store unavailable",
 }
+HEARTBEATS: Final = (("workers", "worker", "no worker seen"), ("beat", "beat", "no beat seen"))
+"""Check, process, and what is said when none of it has a heartbeat."""
+NO_INVENTORY: Final = "placement inventory not ready"
+NO_WATCHER: Final = "the watcher is not running"
 _CLIENT_TIMEOUT_S: Final = 2.0
 
 
@@ -41,10 +49,10 @@ class RemoteResults:
         """Nothing is known yet."""
         self._lock = threading.Lock()
         self._healthy: dict[str, bool] = {}
-        self._watcher: str | None = None
+        self._watcher = NO_WATCHER
 
-    def keep(self, healthy: Mapping[str, bool], *, watcher: str | None = None) -> None:
-        """Replace the copy by what was just read; `watcher` is its complaint, None when none ever ran."""
+    def keep(self, healthy: Mapping[str, bool], *, watcher: str) -> None:
+        """Replace the copy by what was just read; `watcher` is its complaint, empty when it has none."""
         with self._lock:
             self._healthy = dict(healthy)
             self._watcher = watcher
@@ -66,7 +74,7 @@ class RemoteResults:
                 )
                 for backend in backends
             ),
-            *([] if watcher is None else [Finding(WATCHER, local=False, message=watcher)]),
+            Finding(WATCHER, local=False, message=watcher),
         ]
 
 
@@ -76,7 +84,6 @@ _remote_results = RemoteResults()
 def ask_database() -> Part:
     """Read each store and the stored probes; the read is the check."""
     try:
-        HealthCheck.objects.exists()
         for store in (UsedToken, Placement, Payload):
             store.objects.exists()
         _remote_results.keep(
@@ -84,26 +91,27 @@ def ask_database() -> Part:
             watcher=_watchers_complaint(),
         )
         in_flight = Operation.objects.filter(settled_at__isnull=True).count()
+        findings = [*_stores(broken=False), _inventory(), *_remote_results.findings()]
     finally:
         connections.close_all()
-    return Part([*_stores(broken=False), *_remote_results.findings()], in_flight)
+    return Part(findings, in_flight)
 
 
-def _watchers_complaint() -> str | None:
-    row = (
-        HealthCheck.objects.filter(name=WATCHER)
-        .annotate(is_fresh=Case(When(checked_at__gt=Now() - STALE_AFTER, then=True), default=False))
-        .values_list("detail", "is_fresh")
-        .first()
-    )
-    if row is None:
-        return None
-    return row[0] if row[1] else "the watcher is not running"
+def _watchers_complaint() -> str:
+    fresh = HealthCheck.objects.filter(name=WATCHER, checked_at__gt=Now() - STALE_AFTER)
+    detail: str | None = fresh.values_list("detail", flat=True).first()
+    return NO_WATCHER if detail is None else detail
 
 
 def without_database() -> Part:
     """The database does not answer: neither do the stores in it."""
-    return Part([*_stores(broken=True), *_remote_results.findings()])
+    return Part(
+        [
+            *_stores(broken=True),
+            Finding("placement_inventory", local=True, message=NO_INVENTORY),
+            *_remote_results.findings(),
+        ]
+    )
 
 
 def ask_broker() -> Part:
@@ -113,9 +121,27 @@ def ask_broker() -> Part:
 
 
 def ask_cache() -> Part:
-    """Ping Valkey: limits, gates and heartbeats."""
-    _ping(settings.HOUSE.redis_url.get_secret_value())
-    return Part([Finding("cache", local=False)])
+    """Ask Valkey which processes say that they live; its answer is the check of itself."""
+    living = heartbeat.living(settings.HOUSE.redis_url.get_secret_value()).processes
+    return Part(
+        [
+            Finding("cache", local=False),
+            *(
+                Finding(name, local=False, message="" if living.get(process) else message)
+                for name, process, message in HEARTBEATS
+            ),
+        ]
+    )
+
+
+def without_cache() -> Part:
+    """Valkey does not answer: who lives is unknown."""
+    return Part(
+        [
+            Finding("cache", local=False, message="cache unavailable"),
+            *(Finding(name, local=False, message=message) for name, _, message in HEARTBEATS),
+        ]
+    )
 
 
 def prober() -> Prober:
@@ -124,7 +150,7 @@ def prober() -> Prober:
         [
             Question("database", ask_database, without_database),
             Question("broker", ask_broker, lambda: Part([Finding("broker", local=True, message="broker unavailable")])),
-            Question("cache", ask_cache, lambda: Part([Finding("cache", local=False, message="cache unavailable")])),
+            Question("cache", ask_cache, without_cache),
         ]
     )
 
@@ -133,6 +159,14 @@ def _stores(*, broken: bool) -> Iterable[Finding]:
     yield Finding("database", local=True, message="database unavailable" if broken else "")
     for name, message in STORES.items():
         yield Finding(name, local=True, message=message if broken else "")
+
+
+def _inventory() -> Finding:
+    """Whether the newest complete sweep saw every configured backend: before, absence is no evidence."""
+    newest = Sweep.objects.filter(complete=True).order_by("-id").values("id")[:1]
+    seen = set(SweepBackend.objects.filter(sweep_id__in=newest, complete=True).values_list("backend", flat=True))
+    missing = {backend.name for backend in settings.FRED.backends} - seen
+    return Finding("placement_inventory", local=True, message=NO_INVENTORY if missing else "")
 
 
 def _remote(name: str, message: str, *, healthy: bool) -> Finding:

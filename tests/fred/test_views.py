@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+from datetime import timedelta
 
 import orjson
 import pytest
 from django.db import connection
+from django.utils.timezone import now
 
 from backends.models import HealthCheck
 from fred import checks, views
 from fred.asgi import application
 from fred.health import Finding, Part, Prober, Question, Verdict
+from reconciliation.models import Sweep, SweepBackend
 from tests.asgi import request
 
 
@@ -29,9 +32,14 @@ def fresh_prober():
 
 
 @pytest.fixture
-def probed(transactional_db):
+def probed(transactional_db, valkey):
     HealthCheck.objects.create(name="chain", healthy=True)
     HealthCheck.objects.create(name="backend:mock-1", healthy=True)
+    HealthCheck.objects.create(name="watcher", healthy=True)
+    sweep = Sweep.objects.create(state=Sweep.State.DONE, complete=True)
+    SweepBackend.objects.create(sweep=sweep, backend="mock-1", complete=True)
+    for process in ("worker", "beat"):
+        valkey.set(f"fred:up:{process}:host:1", '{"version": "1", "fingerprint": "a"}')
 
 
 @pytest.mark.parametrize("path", ["/health", "/readyz"])
@@ -52,6 +60,10 @@ def test_all_well_is_healthy(path, probed):
         "backend:mock-1",
         "broker",
         "cache",
+        "placement_inventory",
+        "watcher",
+        "workers",
+        "beat",
     }
     assert all(check == {"status": "healthy"} for check in body["checks"].values())
     assert body["stats"] == {"in_flight_provisions": 0}
@@ -64,6 +76,51 @@ def test_a_probe_older_than_a_minute_is_unhealthy_and_degrades(probed):
     assert answer.status == 200
     assert answer.json()["status"] == "degraded"
     assert answer.json()["checks"]["chain"] == {"status": "unhealthy", "message": "chain connectivity failed"}
+
+
+def test_a_backend_that_no_complete_sweep_has_seen_is_unhealthy(probed):
+    SweepBackend.objects.update(backend="another")
+    answer = ask("GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json()["checks"]["placement_inventory"]["message"] == "placement inventory not ready"
+    assert ask("GET", "/health").status == 200
+
+
+def test_a_sweep_that_missed_a_backend_leaves_the_last_complete_one_standing(probed):
+    later = Sweep.objects.create(state=Sweep.State.DONE, complete=False)
+    SweepBackend.objects.create(sweep=later, backend="mock-1", complete=False)
+    assert ask("GET", "/readyz").json()["status"] == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "check"),
+    [
+        pytest.param(lambda valkey: valkey.delete("fred:up:worker:host:1"), "workers", id="no worker"),
+        pytest.param(lambda valkey: valkey.delete("fred:up:beat:host:1"), "beat", id="no beat"),
+        pytest.param(
+            lambda _: HealthCheck.objects.filter(name="watcher").update(checked_at=now() - timedelta(seconds=61)),
+            "watcher",
+            id="a silent watcher",
+        ),
+        pytest.param(
+            lambda _: HealthCheck.objects.filter(name="watcher").update(healthy=False, detail="no events"),
+            "watcher",
+            id="a watcher that complains",
+        ),
+        pytest.param(
+            lambda _: HealthCheck.objects.filter(name="backend:mock-1").update(healthy=False),
+            "backend:mock-1",
+            id="backend",
+        ),
+    ],
+)
+def test_what_is_missing_elsewhere_only_degrades(probed, valkey, break_it, check):
+    break_it(valkey)
+    answer = ask("GET", "/readyz")
+    assert answer.status == 200
+    body = answer.json()
+    assert body["status"] == "degraded"
+    assert [name for name, found in body["checks"].items() if found["status"] == "unhealthy"] == [check]
 
 
 def test_without_broker_ready_is_503_and_health_200(probed, settings):
@@ -90,6 +147,7 @@ def test_without_database_its_stores_are_unhealthy_and_remote_results_stay(probe
         "token_tracker",
         "placement_store",
         "payload_store",
+        "placement_inventory",
     }
     assert "stats" not in body
     assert b"secret" not in answer.body
@@ -134,6 +192,7 @@ def test_verdict(findings, verdict):
 
 
 def test_metrics_are_text_and_gzip_when_asked():
+    ask("GET", "/metrics")
     plain = ask("GET", "/metrics")
     assert plain.status == 200
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
