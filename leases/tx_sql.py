@@ -175,13 +175,17 @@ def look_again(tx: int, *, epoch: int, after: timedelta, missed: bool | None = N
 
 
 def nudge() -> int:
-    """A block was made: look for every transaction that a mempool holds. Return how many there are."""
+    """A block was made: look for every transaction that a mempool holds. Return how many there are.
+
+    Those count too that are due already: between two blocks nobody may have come by to look.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
             WITH held AS (SELECT id FROM leases_chaintx
-                           WHERE state = 'broadcast' AND due_at > now() ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
-            UPDATE leases_chaintx AS t SET due_at = now(), epoch = t.epoch + 1 FROM held WHERE t.id = held.id
+                           WHERE state = 'broadcast' ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+            UPDATE leases_chaintx AS t SET due_at = LEAST(t.due_at, now()), epoch = t.epoch + 1
+              FROM held WHERE t.id = held.id
             """
         )
         return int(cursor.rowcount)

@@ -42,12 +42,13 @@ def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False) -> Iterator[
     """Lock these leases in uuid order, stubs for unknown ones; inside, store the news and wake those it is new for.
 
     With ``skip_locked`` leases that somebody holds at this moment are left out of ``News.locked``. After the commit one
-    hint asks a worker to look.
+    hint asks a worker to look, also when nothing was new: a claim passes over rows that are locked here, so the hint of
+    whoever brought the news first may have found nothing.
     """
     with transaction.atomic():
         news = News(locked=sql.lock_or_stub(uuids, skip_locked=skip_locked))
         yield news
-        if news.woken:
+        if news.locked:
             transaction.on_commit(hint_look)
 
 

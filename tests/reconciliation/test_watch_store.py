@@ -1,17 +1,22 @@
 """Events as rows, the cursor, and since when this database can be trusted."""
 
+import threading
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.conf import settings as django_settings
+from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
+from fred import due
 from fred.models import PeriodicTask
+from fred.tasks import LANES, LOOK, hint
+from leases import wake
 from leases.chain.errors import ResultsNotYet, ResultsPruned, RpcError
 from leases.chain.events import EventType
-from leases.models import ChainCursor, ChainEvent, Lease
+from leases.models import ChainCursor, ChainEvent, ChainTx, Lease, Signer
 from leases.status import LeaseState
 from placements.status import OperationState
 from reconciliation import watch_blocks, watch_sql, watch_store
@@ -118,6 +123,11 @@ def test_a_domain_may_change_often_and_each_change_is_news_once():
 def begin(height: int = 50) -> ChainCursor:
     watch_store.begin(height=height, block_time=now())
     return ChainCursor.objects.get()
+
+
+def transaction_of_ours(**how) -> ChainTx:
+    signer = Signer.objects.create(address="manifest1signer", due_at=None)
+    return ChainTx.objects.create(signer=signer, kind="ack", sequence=1, tx_bytes=b"x", tx_hash="AB", **how)
 
 
 def sweep_is_due() -> bool:
@@ -301,3 +311,43 @@ def test_a_stored_head_keeps_its_age_by_the_databases_clock():
     ChainCursor.objects.update(head_seen_at=F("head_seen_at") - timedelta(minutes=1))
     watch_store.see_block(height=50, block_time=now())
     assert ChainCursor.objects.filter(head_seen_at__gt=Now() - timedelta(seconds=5)).exists()
+
+
+@pytest.mark.parametrize("due_in", [timedelta(seconds=-1), timedelta(seconds=3)], ids=["due already", "due later"])
+def test_a_block_has_our_open_transactions_looked_up_at_once(monkeypatch, due_in):
+    begin(50)
+    hinted = []
+    monkeypatch.setattr(hint, "send", hinted.append)
+    tx = transaction_of_ours(state=ChainTx.State.BROADCAST, due_at=now() + due_in)
+    watch_store.see_block(height=60, block_time=now())
+    assert hinted == [LANES]
+    epoch = tx.epoch
+    tx.refresh_from_db()
+    assert tx.due_at <= now()
+    assert tx.epoch > epoch
+
+
+def test_a_block_without_open_transactions_hints_nobody(monkeypatch):
+    begin(50)
+    hinted = []
+    monkeypatch.setattr(hint, "send", hinted.append)
+    transaction_of_ours(state=ChainTx.State.INCLUDED, due_at=None)
+    watch_store.see_block(height=60, block_time=now())
+    assert hinted == []
+
+
+def test_a_repeat_of_news_hints_too_because_a_claim_passed_over_what_it_locked(monkeypatch):
+    made = event()
+    watch_store.store_events([made])
+    hinted = []
+    monkeypatch.setattr(hint, "send", hinted.append)
+    claimed = []
+    with wake.news_about([made.lease_uuid]) as news:
+        worker = threading.Thread(target=lambda: (claimed.extend(due.claim(Lease)), connection.close()))
+        worker.start()
+        worker.join()
+        assert hinted == []
+    assert news.woken == set()
+    assert claimed == []
+    assert hinted == [LOOK]
+    assert [claim.pk for claim in due.claim(Lease)] == [made.lease_uuid]
