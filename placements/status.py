@@ -23,6 +23,7 @@ EDGES: dict[OperationState, frozenset[OperationState]] = {
     S.RESERVED: frozenset({S.IN_DOUBT, S.ENDED}),
     S.IN_DOUBT: frozenset({S.RESERVED, S.ACCEPTED, S.SUCCEEDED, S.FAILED, S.REFUSED, S.ENDED}),
     S.ACCEPTED: frozenset({S.SUCCEEDED, S.FAILED, S.ENDED}),
+    S.SUCCEEDED: frozenset({S.ENDED}),  # the lease ended before its acknowledgement was included
 }
 
 FINAL = frozenset({S.SUCCEEDED, S.FAILED, S.REFUSED, S.ENDED})

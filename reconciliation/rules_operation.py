@@ -241,13 +241,14 @@ def _renewed(facts: LeaseFacts, operation: OperationFact, now: datetime, limits:
 
 
 def _another_answers(facts: LeaseFacts, backend: str) -> bool:
-    """Whether a backend other than this one serves the lease's SKU, takes work and answers."""
+    """Whether a backend other than this one serves the lease's SKU, takes work, and has answered a walk."""
     return any(
         one.name != backend
         and facts.sku in one.skus
         and one.configured
         and not (one.fenced or one.drained or one.breaker_open)
         and one.answers
+        and one.walked_at is not None
         for one in facts.world.backends
     )
 

@@ -87,6 +87,7 @@ def sweep(sources: Sources | None = None) -> Swept | None:
         _unknown(sources, swept)
         _wake("differs", sql.differing(), swept)
         _wake("unguarded", sql.unguarded(), swept)
+        _errors(swept)
         if swept.outcome == "success" and not swept.complete:
             swept.outcome = "degraded"
     except BaseException:
@@ -222,6 +223,18 @@ def _unknown(sources: Sources, swept: Swept) -> None:
 def _store_exact(lease: ChainLease, height: int) -> None:
     if any(one.woken for one in lease_sql.store_reads([(lease, height)], exact=True).values()):
         wake.hint_after_commit()
+
+
+def _errors(swept: Swept) -> None:
+    """Count the live leases that only an operator can help, and say which backends their placements name."""
+    for backend, number in sql.unconfigured_owners():
+        log.error("placements name a backend that is not configured", backend=backend, leases=number)
+        swept.count("lease_errors", number)
+    swept.count("lease_errors", sql.without_payload())
+    if errors := swept.counts.get("lease_errors", 0):
+        metrics.RECONCILER_ACTIONS.labels("lease_error").inc(errors)
+        if swept.outcome == "success" and swept.complete:
+            swept.outcome = "partial"
 
 
 def _wake(what: str, uuids: list[UUID], swept: Swept) -> None:

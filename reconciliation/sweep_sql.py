@@ -236,3 +236,30 @@ def unguarded() -> list[UUID]:
             """
         )
     ]
+
+
+def unconfigured_owners() -> list[tuple[str, int]]:
+    """Backends that left the configuration although live leases are placed there, with how many."""
+    return [
+        (name, number)
+        for name, number in _run(
+            """
+            SELECT p.backend, count(*) FROM placements_placement AS p
+              JOIN leases_lease AS l ON l.uuid = p.lease_uuid AND l.chain_state IN (1, 2)
+              JOIN backends_backend AS b ON b.name = p.backend AND NOT b.configured
+             GROUP BY p.backend ORDER BY p.backend
+            """
+        )
+    ]
+
+
+def without_payload() -> int:
+    """How many ACTIVE leases are missing at their backend and can't be made again for lack of a sound payload."""
+    return int(
+        _run(
+            """
+            SELECT count(*) FROM leases_lease
+             WHERE chain_state = 2 AND reason IN ('payload_missing', 'payload_corrupt')
+            """
+        )[0][0]
+    )

@@ -198,3 +198,19 @@ def test_only_one_sweep_runs_at_a_time(looker, chain, listing):
     Sweep.objects.create(state="running")
     assert sweep(looker.sources) is None
     assert Sweep.objects.count() == 1
+
+
+def test_a_live_lease_at_a_backend_that_left_the_configuration_is_an_error_of_each_sweep(looker, chain, listing):
+    """LC-36"""
+    from backends.models import Backend
+
+    active = lease(LeaseState.ACTIVE)
+    chain.add(active)
+    Backend.objects.create(name="old-name", url="http://127.0.0.1:3", configured=False)
+    stored = LeaseFactory(uuid=active.uuid, chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=stored, backend_id="old-name", backend=None)
+    for _ in range(2):
+        swept = sweep(looker.sources)
+        assert (swept.outcome, swept.counts["lease_errors"]) == ("partial", 1)
+    assert Placement.objects.get().backend_id == "old-name"
+    assert not Teardown.objects.exists()

@@ -17,7 +17,9 @@ SKU = UUID("01890a5d-ac96-774b-bcce-b302099a8001")
 
 CREATE = """
     CREATE TABLE race_chain (uuid uuid PRIMARY KEY, state int NOT NULL, height bigint NOT NULL);
-    CREATE TABLE race_news (id bigserial PRIMARY KEY, lease uuid NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
+    CREATE TABLE race_news (
+        id bigserial PRIMARY KEY, lease uuid NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
     CREATE INDEX ON race_news (lease);
     CREATE TABLE race_violations (id bigserial PRIMARY KEY, what text NOT NULL);
     CREATE TABLE race_workers (pid int PRIMARY KEY);
