@@ -53,6 +53,9 @@ class ChainAdmin:
     def call(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """POST `body`, or GET without one; return the decoded answer."""
         encoded = None if body is None else orjson.dumps(body)
+        if encoded is not None:
+            # A kept connection may be closing at this moment; a read may be repeated on a new one, a POST may not.
+            http.fetch(Request(self._base + "/info", timeout=CALL_S))
         answer = http.fetch(
             Request(self._base + path, (("Content-Type", "application/json"),), encoded, timeout=CALL_S)
         )

@@ -116,23 +116,32 @@ class Supervisor:
                 self.notes.append(f"{server.name} ended; it is started again")
                 server.restart()
 
+    def end(self, *names: str) -> None:
+        """End these children for good; those of other names go on."""
+        ending = [child for child in self.children if child.name in names]
+        self.children = [child for child in self.children if child.name not in names]
+        self._end(ending)
+
     def stop(self) -> None:
         """Ask all children to end, kill what stays, then stop the servers; a second call does nothing."""
-        alive = [child for child in self.children if child.process is not None]
-        self.children = []
-        for child in alive:
-            if child.process and child.process.poll() is None:
-                child.process.send_signal(signal.SIGTERM)
-        until = time.monotonic() + STOP_S
-        for child in alive:
-            if child.process:
-                left = max(0.0, until - time.monotonic())
-                children.stop(child.process, signals=((signal.SIGTERM, left), (signal.SIGKILL, 5.0)))
-                child.process = None
+        ending, self.children = self.children, []
+        self._end(ending)
         servers, self.servers = self.servers, []
         for server in reversed(servers):
             server.stop()
         self._dismiss_guardian()
+
+    def _end(self, ending: Sequence[Child]) -> None:
+        for child in ending:
+            if child.process and child.process.poll() is None:
+                child.process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + STOP_S
+        for child in ending:
+            if child.process:
+                left = max(0.0, until - time.monotonic())
+                children.stop(child.process, signals=((signal.SIGTERM, left), (signal.SIGKILL, 5.0)))
+                self._guard("-", child.process.pid)
+                child.process = None
 
     def _spawn(self, child: Child) -> None:
         child.process = children.spawn(

@@ -1,0 +1,1 @@
+"""Measuring: each scenario beside its floor, the same calls made by a bare script in the same run."""

@@ -1,0 +1,166 @@
+"""`bench burst`: leases created in one block, and how long until all of them are ACTIVE on chain."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+
+from fred.bench import timeline
+from fred.bench.blocks import BlockClock, Burst
+from fred.bench.callbacks import is_up
+from fred.bench.floor_burst import bare_script
+from fred.bench.report import Report, percentile
+from fred.bench.stage import Stage, grpc_endpoint, websocket_url
+from fred.dev.board import Board
+from leases.chain.client import ChainLease
+from leases.chain.cosmos import CosmosClient
+from leases.status import LeaseState
+
+_ACTIVE = "SELECT count(*) FROM leases_lease WHERE chain_state = 2"
+_QUIET = """
+    SELECT NOT EXISTS (SELECT FROM leases_lease WHERE chain_state = 2 AND phase <> 'active')
+       AND NOT EXISTS (SELECT FROM placements_operation WHERE settled_at IS NULL)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured. `warm_up` leases go before, `idle` single ones are timed; the longest wait is in seconds."""
+
+    leases: int
+    blocks: str
+    idle: int = 10
+    warm_up: int = 200
+    floor: bool = True
+    wait_s: float = 300.0
+
+
+def measure(stage: Stage, settings: Settings) -> Report:
+    """Warm up, time single leases and the burst, then the same by the bare script."""
+    house = stage.house
+    stage.set_blocks(settings.blocks)
+    with (
+        BlockClock(websocket_url(house), UUID(house.inhabitants.provider_uuid)) as clock,
+        psycopg.connect(house.environments.database_url, autocommit=True) as database,
+        Board(house.environments.database_url) as board,
+    ):
+        house.wait_for(board.is_watched, "waiting for the watcher", seconds=settings.wait_s)
+        chain = _Chain(stage, clock)
+        product = _Product(stage, database, settings.wait_s)
+        product.bring(settings.warm_up, f"warming up with {settings.warm_up} leases")
+        product.rest()
+        idle = [_one(chain, product, number, settings.idle) for number in range(1, settings.idle + 1)]
+        product.rest()
+        meter = stage.meter()
+        before = meter.start()
+        leases = product.bring(settings.leases, f"{settings.leases} leases in one block")
+        costs = meter.since(before)
+        ours = chain.of(leases)
+        product.rest()
+        costs_after = meter.since(before)
+        figures = _figures(idle, ours) | {"cpu_seconds": _sum_cpu(costs), "cpu_seconds_settled": _sum_cpu(costs_after)}
+        steps = timeline.read(database, leases)
+        floor: dict[str, float] = {}
+        floor_costs = {}
+        if settings.floor:
+            house.teller.step("stopping the control plane for the floor")
+            stage.end_control_plane()
+            with bare_script(stage) as script:
+                house.wait_for(lambda: is_up(stage), "starting the bare script", seconds=settings.wait_s)
+                house.teller.step("the floor: warming up")
+                script.run(settings.warm_up)
+                single = [chain.of(script.run(1)) for _ in range(settings.idle)]
+                house.teller.step(f"the floor: {settings.leases} leases in one block")
+                meter = stage.meter(script=script.process.pid)
+                before = meter.start()
+                bare = chain.of(script.run(settings.leases))
+                floor_costs = meter.since(before)
+                floor = _figures(single, bare) | {"cpu_seconds": _sum_cpu(floor_costs)}
+    said = {"leases": settings.leases, "blocks": settings.blocks}
+    return Report("burst", said, figures, floor, processes=costs_after, floor_processes=floor_costs, steps=steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """What the chain says of leases, with the times at which its blocks were seen."""
+
+    stage: Stage
+    clock: BlockClock
+
+    def of(self, uuids: Sequence[str]) -> Burst:
+        """How these leases, all ACTIVE, went."""
+        wanted = {UUID(uuid) for uuid in uuids}
+        provider = UUID(self.stage.house.inhabitants.provider_uuid)
+        client = CosmosClient(grpc_endpoint(self.stage.house), provider_uuid=provider, page_limit=1000)
+        try:
+            found: list[ChainLease] = [
+                lease
+                for page in client.list_leases(provider, LeaseState.ACTIVE)
+                for lease in page.leases
+                if lease.uuid in wanted
+            ]
+        finally:
+            client.close()
+        if len(found) != len(wanted):
+            raise RuntimeError(f"{len(found)} of {len(wanted)} leases are ACTIVE")
+        return self.clock.of(found)
+
+
+@dataclass(slots=True)
+class _Product:
+    """The running control plane, watched through its database."""
+
+    stage: Stage
+    database: psycopg.Connection[tuple[object, ...]]
+    wait_s: float
+    active: int = 0
+
+    def bring(self, count: int, what: str) -> list[str]:
+        """Create leases in one block and wait until all are ACTIVE; return their uuids."""
+        house = self.stage.house
+        house.teller.step(what)
+        uuids = house.chain.create_leases(house.inhabitants.tenant.address, house.inhabitants.smallest_sku, count=count)
+        self.active += count
+        house.wait_for(
+            lambda: self._number(_ACTIVE) >= self.active, what, seconds=self.wait_s, where=self._where
+        )
+        return uuids
+
+    def rest(self) -> None:
+        """Wait until nothing of what was brought is unfinished."""
+        self.stage.house.wait_for(lambda: bool(self._number(_QUIET)), "waiting for rest", seconds=self.wait_s)
+
+    def _number(self, statement: str) -> int:
+        row = self.database.execute(statement).fetchone()
+        return int(str(row[0]) == "True" or row[0]) if row else 0  # type: ignore[call-overload]
+
+    def _where(self) -> str:
+        return f"{self._number(_ACTIVE)} of {self.active} are ACTIVE"
+
+
+def _one(chain: _Chain, product: _Product, number: int, of: int) -> Burst:
+    burst = chain.of(product.bring(1, f"a single lease, {number} of {of}"))
+    product.rest()
+    return burst
+
+
+def _figures(idle: Sequence[Burst], burst: Burst) -> dict[str, float]:
+    seconds = max(burst.seconds)
+    single = [one.seconds[0] * 1000 for one in idle]
+    return {
+        "seconds": seconds,
+        "leases_per_second": len(burst.seconds) / seconds,
+        "blocks": burst.blocks,
+        "lease_p50_seconds": percentile(burst.seconds, 50),
+        "lease_p99_seconds": percentile(burst.seconds, 99),
+        "idle_median_ms": statistics.median(single) if single else 0.0,
+        "idle_worst_ms": max(single, default=0.0),
+    }
+
+
+def _sum_cpu(costs: object) -> float:
+    return sum(usage.cpu for name, usage in costs.items() if name != "bench")  # type: ignore[attr-defined]
