@@ -5,6 +5,7 @@ import importlib.util
 import os
 import secrets
 import sys
+import tomllib
 from pathlib import Path
 
 import environ
@@ -31,7 +32,8 @@ LOGGING_CONFIG = None  # fred.logs does it, once the apps are ready
 try:
     VERSION = importlib.metadata.version("fred")
 except importlib.metadata.PackageNotFoundError:
-    VERSION = "development"  # run from a checkout
+    # Not installed: the image and a checkout have it beside the code.
+    VERSION = tomllib.loads((BASE_DIR / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 DEBUG = HOUSE.fred_debug
 # A process without services signs nothing that another one must read.
