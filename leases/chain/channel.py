@@ -150,6 +150,11 @@ def status_of(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
     return grpc.StatusCode.UNKNOWN, str(error)
 
 
+def says_no_grant(error: grpc.RpcError) -> bool:
+    """Whether a failed question for a grant means that there is none: the node has only this text for it."""
+    return "authorization not found" in status_of(error)[1]
+
+
 def failure(error: grpc.RpcError, doing: str) -> ChainUnavailable | CallRefused:
     """Turn a failed call into the error that says what to do next."""
     code, text = status_of(error)

@@ -8,7 +8,7 @@ units of their denomination.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -117,11 +117,12 @@ class LeasePage:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Number and committed sequence of an account. The mempool may already count further."""
+    """Number and committed sequence of an account at this height (-1: not said). The mempool may count further."""
 
     address: str
     number: int
     sequence: int
+    height: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,11 @@ class ChainClient(Protocol):
     the rest raises `ChainUnavailable` when there is no usable answer.
     """
 
+    @property
+    def endpoint(self) -> str:
+        """Host and port of the node that is asked now."""
+        ...
+
     def lease(self, lease_uuid: UUID) -> ExactLease | Absent | Unknown:
         """Read one lease exactly. A lease of another provider is `Unknown` with `Doubt.FOREIGN`."""
         ...
@@ -209,6 +215,14 @@ class ChainClient(Protocol):
         """Read number and sequence. Raises `AccountAbsent`, `AccountUnreadable`, `ChainUnavailable`."""
         ...
 
+    def balance(self, address: str, denom: str) -> int:
+        """Return a balance in base units; 0 for an unknown address. Raises `ChainUnavailable`, `CallRefused`."""
+        ...
+
+    def has_grant(self, granter: str, grantee: str, *, type_url: str) -> bool:
+        """Whether `grantee` may send messages of this type for `granter`. Raises `ChainUnavailable`, `CallRefused`."""
+        ...
+
     def simulate(self, tx_bytes: bytes) -> int:
         """Return the gas this transaction would use.
 
@@ -226,6 +240,10 @@ class ChainClient(Protocol):
 
     def latest_height(self) -> BlockHead:
         """Read the newest block of the node. Raises `ChainUnavailable`."""
+        ...
+
+    def block_time(self, height: int) -> datetime:
+        """Read when a block was made. Raises `ChainUnavailable`, and `CallRefused` for one the node does not hold."""
         ...
 
     def is_syncing(self) -> bool:

@@ -17,6 +17,7 @@ from leases.chain.gas import GasPolicy
 from leases.chain.keys import SigningKey
 from leases.chain.rpc import NodeRpc, base_url
 from leases.chain.signer import Signer
+from leases.chain.subkeys import SubKeys
 
 
 def chain_client(config: ProviderConfig) -> CosmosClient:
@@ -55,6 +56,24 @@ def provider_signer(config: ProviderConfig, house: HouseConfig) -> Signer:
             f"the signing key has address {signer.address}, but provider_address is {config.provider_address}"
         )
     return signer
+
+
+def sub_keys(config: ProviderConfig, house: HouseConfig) -> SubKeys:
+    """Return the sub-signers' keys of this provider, as many as `sub_signer_count` says.
+
+    Raises `KeyUnusable` when the mnemonic is given and is not that of the provider's key; without sub-signers it is
+    not looked at.
+    """
+    provider = provider_signer(config, house)
+    return SubKeys(
+        provider=provider,
+        count=config.sub_signer_count,
+        directory=Path(config.keyring_dir),
+        key_name=config.key_name,
+        backend="env" if config.keyring_backend == "os" else config.keyring_backend,
+        passphrase=house.fred_keyring_passphrase.get_secret_value(),
+        mnemonic=house.fred_mnemonic.get_secret_value(),
+    )
 
 
 def gas_policy(config: ProviderConfig) -> GasPolicy:

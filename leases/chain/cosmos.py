@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from typing import Any, TypeGuard
 from uuid import UUID
@@ -12,7 +14,7 @@ import grpc
 
 from fred.metrics import CHAIN_QUERY_SECONDS
 from leases.chain import decode
-from leases.chain.channel import Answer, NodeChannel, Tls, answer, failure, height_of, status_of
+from leases.chain.channel import Answer, NodeChannel, Tls, answer, failure, height_of, says_no_grant, status_of
 from leases.chain.client import (
     Absent,
     Account,
@@ -35,7 +37,16 @@ from leases.chain.errors import (
     ListingIncomplete,
     SimulationRefused,
 )
-from leases.chain.proto import auth_pb2, bank_pb2, billing_pb2, pagination_pb2, sku_pb2, tendermint_pb2, tx_pb2
+from leases.chain.proto import (
+    auth_pb2,
+    authz_pb2,
+    bank_pb2,
+    billing_pb2,
+    pagination_pb2,
+    sku_pb2,
+    tendermint_pb2,
+    tx_pb2,
+)
 from leases.status import LeaseState
 
 QUERY_SECONDS = 10.0
@@ -54,6 +65,8 @@ _BALANCE = "/cosmos.bank.v1beta1.Query/Balance"
 _SIMULATE = "/cosmos.tx.v1beta1.Service/Simulate"
 _BROADCAST = "/cosmos.tx.v1beta1.Service/BroadcastTx"
 _GET_TX = "/cosmos.tx.v1beta1.Service/GetTx"
+_GRANTS = "/cosmos.authz.v1beta1.Query/Grants"
+_BLOCK = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
 _LATEST_BLOCK = "/cosmos.base.tendermint.v1beta1.Service/GetLatestBlock"
 _SYNCING = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing"
 
@@ -156,13 +169,24 @@ class CosmosClient:
             if _is_not_found(error):
                 raise AccountAbsent(address) from error
             raise failure(error, "query account") from error
-        return decode.account(address, got.message.account)
+        return replace(decode.account(address, got.message.account), height=got.height)
 
     def balance(self, address: str, denom: str) -> int:
         """Return a balance in base units; 0 for an unknown address. Raises `ChainUnavailable`, `CallRefused`."""
         request = bank_pb2.QueryBalanceRequest(address=address, denom=denom)
         got = self._ask(_BALANCE, request, bank_pb2.QueryBalanceResponse, doing="query balance")
         return int(got.message.balance.amount or "0")
+
+    def has_grant(self, granter: str, grantee: str, *, type_url: str) -> bool:
+        """Whether `grantee` may send messages of this type for `granter`. Raises `ChainUnavailable`, `CallRefused`."""
+        request = authz_pb2.QueryGrantsRequest(granter=granter, grantee=grantee, msg_type_url=type_url)
+        try:
+            got = self._channel.call(_GRANTS, request, authz_pb2.QueryGrantsResponse, timeout=self._query_seconds)
+        except grpc.RpcError as error:
+            if says_no_grant(error):
+                return False
+            raise failure(error, f"query grant for {granter} → {grantee} ({type_url})") from error
+        return bool(got.message.grants)
 
     def provider(self, provider_uuid: UUID) -> Provider | Absent | Unknown:
         """Read a provider's registration."""
@@ -221,12 +245,13 @@ class CosmosClient:
         """Read the node's newest block."""
         request = tendermint_pb2.GetLatestBlockRequest()
         got = self._ask(_LATEST_BLOCK, request, tendermint_pb2.GetLatestBlockResponse, doing="read the newest block")
-        message = got.message
-        header = message.sdk_block.header if message.HasField("sdk_block") else message.block.header
-        time = decode.moment(header.time)
-        if header.height <= 0 or time is None:
-            raise ChainUnavailable("failed to read the newest block: the answer holds no header")
-        return BlockHead(height=header.height, time=time, chain_id=header.chain_id)
+        return decode.header(got.message, doing="read the newest block")
+
+    def block_time(self, height: int) -> datetime:
+        """Read when a block was made. Raises `ChainUnavailable`, and `CallRefused` for one the node does not hold."""
+        request = tendermint_pb2.GetBlockByHeightRequest(height=height)
+        got = self._ask(_BLOCK, request, tendermint_pb2.GetBlockByHeightResponse, doing=f"read block {height}")
+        return decode.header(got.message, doing=f"read block {height}").time
 
     def is_syncing(self) -> bool:
         """Whether the node is catching up."""

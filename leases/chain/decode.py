@@ -10,9 +10,9 @@ from google.protobuf.any_pb2 import Any as PackedAny
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from leases.chain.client import Account, ChainLease, Coin, LeaseItem, Provider, TxResult
-from leases.chain.errors import AccountUnreadable
-from leases.chain.proto import abci_pb2, auth_pb2, billing_pb2, coin_pb2, sku_pb2, vesting_pb2
+from leases.chain.client import Account, BlockHead, ChainLease, Coin, LeaseItem, Provider, TxResult
+from leases.chain.errors import AccountUnreadable, ChainUnavailable
+from leases.chain.proto import abci_pb2, auth_pb2, billing_pb2, coin_pb2, sku_pb2, tendermint_pb2, vesting_pb2
 from leases.status import LeaseState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,3 +149,14 @@ def _base_account(packed: PackedAny) -> auth_pb2.BaseAccount:
     except DecodeError as error:
         raise AccountUnreadable(f"failed to unpack account: {error}") from error
     raise AccountUnreadable(f"failed to unpack account: unexpected type {packed.type_url}")
+
+
+def header(
+    answer: tendermint_pb2.GetLatestBlockResponse | tendermint_pb2.GetBlockByHeightResponse, *, doing: str
+) -> BlockHead:
+    """Read the header of a block's answer, in either of its two forms. Raises `ChainUnavailable` when there is none."""
+    found = answer.sdk_block.header if answer.HasField("sdk_block") else answer.block.header
+    time = moment(found.time)
+    if found.height <= 0 or time is None:
+        raise ChainUnavailable(f"failed to {doing}: the answer holds no header")
+    return BlockHead(height=found.height, time=time, chain_id=found.chain_id)

@@ -77,6 +77,11 @@ def grant(granter: str, grantee: str, *, type_url: str) -> PackedAny:
     return pack(authz_pb2.MsgGrant(granter=granter, grantee=grantee, grant=authz_pb2.Grant(authorization=right)))
 
 
+def revoke(granter: str, grantee: str, *, type_url: str) -> PackedAny:
+    """Take such a right back; the chain refuses it where there is none."""
+    return pack(authz_pb2.MsgRevoke(granter=granter, grantee=grantee, msg_type_url=type_url))
+
+
 def send(sender: str, recipient: str, *, coins: Iterable[Coin]) -> PackedAny:
     """Transfer coins; an unknown recipient's account is created by it."""
     amount = [_coin(coin) for coin in sorted(coins, key=lambda coin: coin.denom)]

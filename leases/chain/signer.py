@@ -78,6 +78,8 @@ class Signer:
     gas: GasPolicy = field(default_factory=GasPolicy)
     role: Role = Role.PROVIDER
     prefix: str = addresses.PREFIX
+    index: int | None = None
+    """Of a sub-signer, from 0: the key of `m/44'/118'/(index + 1)'/0/0`."""
     address: str = field(init=False)
 
     def __post_init__(self) -> None:

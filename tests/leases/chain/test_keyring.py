@@ -129,3 +129,67 @@ def test_a_written_key_reads_back(tmp_path):
     record.local.priv_key.value = b"\x0a\x20" + bytes.fromhex(secret.secret_hex)
     _folder(tmp_path, "test", _sealed(_item(record.SerializeToString()), "test"))
     assert keyring.read_key(tmp_path, "provider", backend="test").secret_hex == secret.secret_hex
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Both kinds of keyring, empty; the passphrase is `correct horse`."""
+    (tmp_path / "keyring-test").mkdir()
+    (tmp_path / "keyring-file").mkdir()
+    (tmp_path / "keyring-file" / "keyhash").write_bytes(bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)))
+    return tmp_path
+
+
+def _write(folders, name, key, backend="test"):
+    keyring.write_key(folders, name, key, backend=backend, passphrase="correct horse")
+
+
+@pytest.mark.parametrize("backend", ["test", "file"])
+def test_a_key_is_written_in_the_published_form(folders, backend):
+    """What the chain's own tool lists: record, item, back reference, header; only the owner reads it."""
+    key = vectors.key("bip39_abandon/0")
+    _write(folders, "provider", key, backend)
+    folder, password = folders / f"keyring-{backend}", "test" if backend == "test" else "correct horse"
+    info, back = folder / "provider.info", folder / KEYRING["address_file_name"]
+    assert json.loads(keyring.decrypt(info.read_text(), password)) == json.loads(KEYRING["item_json"])
+    assert json.loads(keyring.decrypt(back.read_text(), password)) == json.loads(KEYRING["address_item_json"])
+    assert {one.stat().st_mode & 0o777 for one in (info, back)} == {0o600}
+    assert {one.name for one in folder.iterdir()} == {info.name, back.name} | (
+        {"keyhash"} if backend == "file" else set()
+    )
+    first = json.loads(base64.urlsafe_b64decode(info.read_text().split(".")[0] + "=="))
+    assert (first["alg"], first["enc"], first["p2c"]) == ("PBES2-HS256+A128KW", "A256GCM", 8192)
+    read = keyring.read_key(folders, "provider", backend=backend, passphrase="correct horse")
+    assert read.secret_hex == key.secret_hex
+
+
+def test_a_name_that_is_taken_is_not_written_over(folders):
+    _write(folders, "k", vectors.key("devnet_provider/0"))
+    with pytest.raises(KeyUnusable, match="is there already"):
+        _write(folders, "k", vectors.key("devnet_provider/1"))
+    assert keyring.read_key(folders, "k", backend="test").secret_hex == vectors.key("devnet_provider/0").secret_hex
+
+
+def test_a_key_is_not_stored_under_two_names(folders):
+    _write(folders, "k", vectors.key("devnet_provider/0"))
+    with pytest.raises(KeyUnusable, match=r"k\.info holds this key already"):
+        _write(folders, "other", vectors.key("devnet_provider/0"))
+
+
+def test_a_write_that_was_cut_short_is_done_again(folders):
+    key = vectors.key("devnet_provider/0")
+    _write(folders, "k", key)
+    (folders / "keyring-test" / "k.info").unlink()
+    _write(folders, "k", key)
+    assert keyring.read_key(folders, "k", backend="test").secret_hex == key.secret_hex
+
+
+def test_nothing_is_written_with_a_wrong_passphrase(folders):
+    with pytest.raises(KeyUnusable, match="wrong passphrase"):
+        keyring.write_key(folders, "k", vectors.key("devnet_provider/0"), backend="file", passphrase="battery staple")
+    assert [one.name for one in (folders / "keyring-file").iterdir()] == ["keyhash"]
+
+
+def test_a_folder_that_is_not_there_cannot_be_written(tmp_path):
+    with pytest.raises(KeyUnusable, match="failed to store key k"):
+        _write(tmp_path, "k", vectors.key("devnet_provider/0"))
