@@ -1,4 +1,4 @@
-"""One circuit breaker per backend, shared by all processes through Valkey.
+"""One circuit breaker per backend, and one for each node's simulations, shared by all processes through Valkey.
 
 It opens at five failures in a row, stays open for a minute, then lets one call through: a success closes it, a failure
 opens it again. Every step is one script on the server, whose clock is the only one. A call carries the generation it
@@ -12,6 +12,7 @@ half-open breaker are written.
 import os
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
@@ -27,8 +28,12 @@ log = structlog.get_logger("fred.breaker")
 THRESHOLD: Final = 5
 OPEN_S: Final = 60.0
 PROBE_S: Final = 35.0
-"""How long the half-open slot is held at most: a backend's usual time limit and 5 s."""
+"""How long the half-open slot is held at most by a call that names no limit: the usual time limit and 5 s."""
+PROBE_MARGIN_S: Final = 5.0
+"""How much longer than its call's time limit the half-open slot is held, should the caller die."""
 FRESH_S: Final = 1.0
+SIMULATION_OPEN_S: Final = 30.0
+SIMULATION_PROBE_S: Final = 10.0
 _LIMIT_S: Final = 0.2
 _QUIET_S: Final = 1.0
 _KEPT_MS: Final = 86_400_000
@@ -39,6 +44,7 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local h = redis.call('HMGET', KEYS[1], 'state', 'failures', 'since', 'generation', 'probe')
 local state = h[1] or 'closed'
+local before = state
 local failures, since, generation = tonumber(h[2] or '0'), tonumber(h[3] or '0'), tonumber(h[4] or '0')
 local probe = tonumber(h[5] or '0')
 local open_ms, probe_ms = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -53,7 +59,7 @@ local function wait()
   return 0
 end
 """
-_TAIL = "return {state, failures, generation, wait(), admitted}"
+_TAIL = "return {state, failures, generation, wait(), admitted, before}"
 # ARGV[5]: '1' asks for admission, '0' only looks.
 _ENTER = (
     _HEAD
@@ -119,13 +125,14 @@ class View:
 
 
 class Breaker:
-    """The breaker of one backend. Thread safe; never raises."""
+    """The breaker of one backend, or of whatever else has a `key` in Valkey. Thread safe; never raises."""
 
     def __init__(
         self,
         client: Redis,
         name: str,
         *,
+        key: str = "",
         threshold: int = THRESHOLD,
         open_for: float = OPEN_S,
         probe_for: float = PROBE_S,
@@ -133,7 +140,7 @@ class Breaker:
     ) -> None:
         """`open_for`, `probe_for` and `fresh_for` are in seconds."""
         self.name = name
-        self._key = f"fred:cb:{name}"
+        self._key = key or f"fred:cb:{name}"
         self._limits = (threshold, int(open_for * 1000), int(probe_for * 1000), _KEPT_MS)
         self._fresh_for = fresh_for
         self._enter = client.register_script(_ENTER)
@@ -142,12 +149,16 @@ class Breaker:
         self._view = View()
         self._quiet_until = float("-inf")
 
-    def enter(self) -> int | None:
-        """A ticket for one call, to be given back to `record`; None when nothing may be sent now."""
+    def enter(self, *, limit: float | None = None) -> int | None:
+        """A ticket for one call, to be given back to `record`; None when nothing may be sent now.
+
+        `limit` is the call's time limit in seconds: the half-open slot of a caller that dies is free soon after it.
+        """
         view = self._view
         if view.state is State.CLOSED and time.monotonic() - view.at < self._fresh_for:
             return view.generation
-        admitted = self._run(self._enter, "1")
+        probe_ms = None if limit is None else int((limit + PROBE_MARGIN_S) * 1000)
+        admitted = self._run(self._enter, "1", probe_ms=probe_ms)
         return self._view.generation if admitted is None or admitted else None
 
     def record(self, ticket: int, *, pulse: str) -> None:
@@ -164,26 +175,31 @@ class Breaker:
             self._run(self._enter, "0")
         return self._view
 
-    def _run(self, script: Any, *arguments: object) -> bool | None:
-        """Run a script and keep what it saw; None while Valkey does not answer."""
+    def _run(self, script: Any, *arguments: object, probe_ms: int | None = None) -> bool | None:
+        """Run a script and keep what it saw; None while Valkey does not answer. Whoever changed the state logs it."""
         if time.monotonic() < self._quiet_until:
             return None
         try:
-            answer = cast("list[Any]", script(keys=[self._key], args=[*self._limits, *arguments]))
+            threshold, open_ms, usual_probe_ms, kept_ms = self._limits
+            limits = (threshold, open_ms, usual_probe_ms if probe_ms is None else probe_ms, kept_ms)
+            answer = cast("list[Any]", script(keys=[self._key], args=[*limits, *arguments]))
         except (RedisError, OSError) as error:
             with self._lock:
                 self._quiet_until = time.monotonic() + _QUIET_S
                 self._view = View()
             log.debug("breaker not reached", backend=self.name, error=str(error))
             return None
-        word, failures, generation, wait, admitted = answer
-        state = State(word.decode() if isinstance(word, bytes) else word)
+        word, failures, generation, wait, admitted, was = answer
+        state, before = _state(word), _state(was)
         with self._lock:
-            before = self._view
             self._view = View(state, int(failures), int(generation), int(wait) / 1000, time.monotonic())
-        if before.at > float("-inf") and before.state is not state:
-            log.warning("circuit breaker state change", backend=self.name, **{"from": before.state, "to": state})
+        if before is not state:
+            log.warning("circuit breaker state change", backend=self.name, **{"from": before, "to": state})
         return bool(admitted)
+
+
+def _state(word: bytes | str) -> State:
+    return State(word.decode() if isinstance(word, bytes) else word)
 
 
 class _Process:
@@ -198,14 +214,22 @@ class _Process:
         self._client: Redis | None = None
         self._breakers: dict[str, Breaker] = {}
 
-    def of(self, name: str) -> Breaker:
+    def of(self, name: str, *, key: str = "", **limits: float) -> Breaker:
         with self._lock:
             if self._pid != os.getpid():
                 self._forget()
-            found = self._breakers.get(name)
+            found = self._breakers.get(key or name)
             if found is None:
-                found = self._breakers[name] = Breaker(self._valkey(), name)
+                found = Breaker(self._valkey(), name, key=key, **limits)
+                self._breakers[key or name] = found
             return found
+
+    def valkey(self) -> Redis:
+        """This process's connection."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._forget()
+            return self._valkey()
 
     def _valkey(self) -> Redis:
         if self._client is None:
@@ -232,10 +256,28 @@ def of(name: str) -> Breaker:
     return _process.of(name)
 
 
+def of_simulation(endpoint: str) -> Breaker:
+    """This process's breaker for the gas simulations of a node: five useless answers, then 30 s of rest."""
+    return _process.of(endpoint, key=f"fred:sim:{endpoint}", open_for=SIMULATION_OPEN_S, probe_for=SIMULATION_PROBE_S)
+
+
 def is_open(name: str) -> bool:
     """Whether a call to this backend would be refused now. Takes no slot; False while Valkey is away."""
     view = of(name).view()
     return view.state is not State.CLOSED and view.at + view.wait > time.monotonic()
+
+
+def states(names: Iterable[str]) -> dict[str, State]:
+    """How the breakers of these backends stand, read from Valkey in one call; takes no slot.
+
+    A backend without a key there is closed, also one that no call was ever made to. Raises `RedisError` while Valkey is
+    away: whoever shows states must not show a guess.
+    """
+    wanted = list(names)
+    pipe = _process.valkey().pipeline(transaction=False)
+    for name in wanted:
+        pipe.hget(f"fred:cb:{name}", "state")
+    return {name: _state(word or b"closed") for name, word in zip(wanted, pipe.execute(), strict=True)}
 
 
 def half_opens_in(name: str) -> float:

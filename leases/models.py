@@ -128,12 +128,28 @@ class ChainCursor(models.Model):
         return self.chain_id
 
 
+_NOTHING = models.Value([], models.JSONField())  # as the database's default: older code inserts without the column
+
+
 class Signer(Due):
-    """A key that signs our transactions: one open transaction at a time. Free: ``due_at`` lies in the past."""
+    """A key that signs our transactions: one open transaction at a time. Free: ``due_at`` lies in the past.
+
+    A sub-signer is usable while the chain shows its three grants and money for fees.
+    """
 
     address = models.TextField(primary_key=True)
     role = models.TextField(default="provider")
     usable = models.BooleanField(default=True)
+    index = models.IntegerField(null=True, blank=True, help_text="Of a sub-signer, from 0; null for the provider.")
+    granted = models.JSONField(db_default=_NOTHING, blank=True, help_text="Message types granted to it, as last read.")
+    demoted_at = models.DateTimeField(
+        null=True, blank=True, help_text="The chain refused its transaction; checks begun before prove nothing."
+    )
+    retired_at = models.DateTimeField(null=True, blank=True, help_text="Removed, and its grants are revoked.")
+    last_error = models.TextField(db_default="", blank=True, help_text="Why it is not usable.")
+    errand_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until then lanes leave it to a grant, top-up or revocation that waits."
+    )
 
     class Meta(Due.Meta):
         abstract = False
@@ -166,6 +182,9 @@ class ChainTx(Due):
     codespace = models.TextField(default="", blank=True)
     log = models.TextField(default="", blank=True)
     missed_at = models.DateTimeField(null=True, blank=True, help_text="First not found past its timeout height.")
+    about = models.JSONField(db_default=_NOTHING, blank=True, help_text="What it does where no lease wished for it.")
+    looked_height = models.BigIntegerField(db_default=-1, help_text="The chain's height when it was last looked up.")
+    height_since = models.DateTimeField(null=True, blank=True, help_text="Since when the chain stands there.")
     created_at = models.DateTimeField(db_default=Now())
     decided_at = models.DateTimeField(null=True, blank=True)
 
