@@ -76,7 +76,7 @@ Fault rules `{effect, where?, times?, …}` (see `leases.chain.devchain.faults`)
 
 from __future__ import annotations
 
-from leases.chain.devchain.node import Node, Ports
+from leases.chain.devchain.node import MODES, Limits, Node, Ports
 from leases.chain.devchain.running import RunningDevchain, run, start, stop
 
-__all__ = ["Node", "Ports", "RunningDevchain", "run", "start", "stop"]
+__all__ = ["MODES", "Limits", "Node", "Ports", "RunningDevchain", "run", "start", "stop"]

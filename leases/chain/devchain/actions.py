@@ -15,6 +15,7 @@ from leases.chain.devchain.keys import AUTHORITY, PWR, as_coins, credit_address
 from leases.chain.devchain.records import PENDING
 from leases.chain.devchain.responses import decode_responses
 from leases.chain.devchain.state import TABLES
+from leases.chain.devchain.stored import plain
 from leases.chain.devchain.transactions import TxResult
 from leases.chain.proto import billing_pb2 as pb
 from leases.chain.proto import coin_pb2, sku_pb2
@@ -210,15 +211,7 @@ def dump(chain: Chain) -> dict[str, Any]:
     for name in TABLES:
         table = getattr(chain.state, name)
         rows = [
-            {"key": list(key) if isinstance(key, tuple) else key, "value": _plain(row)} for key, row in table.items()
+            {"key": list(key) if isinstance(key, tuple) else key, "value": plain(row)} for key, row in table.items()
         ]
         shown[name] = rows
     return shown
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        return {name: _plain(field) for name, field in value._asdict().items()}
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return value.hex() if isinstance(value, bytes) else value

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import time as clock
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from leases.chain.devchain import actions
-from leases.chain.devchain.encoding import lease_message
+from leases.chain.devchain import actions, profiles, snapshot
+from leases.chain.devchain.encoding import lease_message, time_ns
 from leases.chain.devchain.errors import Refused
 from leases.chain.devchain.http_server import Request, Response
 from leases.chain.devchain.responses import as_json
@@ -48,6 +49,9 @@ class Admin:
             ("POST", "blocks"): self._blocks,
             ("POST", "clock"): self._clock,
             ("POST", "reset"): self._reset,
+            ("POST", "profile"): self._profile,
+            ("POST", "snapshot"): lambda _: snapshot.take(node.chain),
+            ("POST", "restore"): self._restore,
             ("GET", "faults"): lambda _: [rule.as_json() for rule in node.chain.faults.all()],
             ("POST", "faults"): self._fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -85,9 +89,15 @@ class Admin:
 
     # --- market --------------------------------------------------------------
 
+    def _who(self, body: dict[str, Any], name: str) -> str:
+        """The address in a member of the body, where a key may be given by its name; empty without the member."""
+        text = str(body.get(name) or "")
+        key = self._node.chain.genesis.keys.get(text)
+        return text if key is None else key.address
+
     async def _provider(self, body: dict[str, Any]) -> dict[str, Any]:
-        address = str(body["address"])
-        payout, url = str(body.get("payout_address") or address), str(body["api_url"])
+        address = self._who(body, "address")
+        payout, url = self._who(body, "payout_address") or address, str(body["api_url"])
         uuid = await actions.create_provider(self._node, address, payout_address=payout, api_url=url)
         return {"uuid": uuid}
 
@@ -104,21 +114,22 @@ class Admin:
         return {"uuid": uuid}
 
     def _faucet(self, body: dict[str, Any]) -> dict[str, Any]:
-        actions.mint(self._node.chain, str(body["address"]), _coins(body))
+        actions.mint(self._node.chain, self._who(body, "address"), _coins(body))
         return {}
 
     async def _credit(self, body: dict[str, Any]) -> dict[str, Any]:
-        tenant = str(body["tenant"])
-        address = await actions.fund_credit(self._node, tenant, _coins(body), sender=str(body.get("as") or tenant))
+        tenant = self._who(body, "tenant")
+        sender = self._who(body, "as") or tenant
+        address = await actions.fund_credit(self._node, tenant, _coins(body), sender=sender)
         return {"credit_address": address}
 
     def _drain(self, body: dict[str, Any]) -> dict[str, Any]:
         coins = None if body.get("all") else _coins(body)
-        actions.drain_credit(self._node.chain, str(body["tenant"]), coins)
+        actions.drain_credit(self._node.chain, self._who(body, "tenant"), coins)
         return {}
 
     async def _lease(self, body: dict[str, Any]) -> dict[str, Any]:
-        tenants = body.get("tenants") or ([body["tenant"]] if body.get("tenant") else None)
+        tenants = body.get("tenants") or ([self._who(body, "tenant")] if body.get("tenant") else None)
         uuids = await actions.create_leases(
             self._node,
             int(body.get("count", 1)),
@@ -154,7 +165,7 @@ class Admin:
 
     async def _move(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         uuids, reason = list(body["lease_uuids"]), str(body.get("reason", ""))
-        results = await actions.move_leases(self._node, verb, uuids, sender=str(body.get("as", "")), reason=reason)
+        results = await actions.move_leases(self._node, verb, uuids, sender=self._who(body, "as"), reason=reason)
         return {"txs": [_tx(result) for result in results]}
 
     async def _domain(self, uuid: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +174,7 @@ class Admin:
             uuid,
             str(body.get("custom_domain", "")),
             service_name=str(body.get("service_name", "")),
-            sender=str(body.get("as", "")),
+            sender=self._who(body, "as"),
         )
         return {"txs": [_tx(result)]}
 
@@ -186,6 +197,8 @@ class Admin:
         chain = self._node.chain
         if "advance" in body:
             chain.offset += int(float(body["advance"]) * 10**9)
+        if "set" in body:
+            chain.offset = time_ns(body["set"]) - clock.time_ns()
         if "freeze" in body:
             chain.frozen_step = int(float(body.get("step", 1)) * 10**9) if body["freeze"] else 0
         return {"offset_seconds": chain.offset / 10**9, "frozen": bool(chain.frozen_step)}
@@ -194,16 +207,20 @@ class Admin:
         self._node.reset()
         return {"height": self._node.chain.height}
 
+    def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._node.chain.profile = profiles.profile(str(body["profile"]))
+        return {"profile": self._node.chain.profile.name}
+
+    def _restore(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._node.restore(body)
+        return {"height": self._node.chain.height}
+
     def _clear_calls(self, _body: dict[str, Any]) -> dict[str, Any]:
         self._node.calls.clear()
         return {}
 
     def _fault(self, body: dict[str, Any]) -> dict[str, Any]:
-        rule = self._node.chain.faults.add(**body)
-        if rule.effect == "ws_close":
-            self._node.chain.faults.find("ws_close", "ws")
-            self._node.hub.close_all(int(rule.parameters.get("code", 1001)))
-        return rule.as_json()
+        return self._node.chain.faults.add(**body).as_json()
 
     def _clear_faults(self, _body: dict[str, Any]) -> dict[str, Any]:
         self._node.chain.faults.clear()

@@ -42,6 +42,12 @@ def out_of_gas(limit: int, location: str, overshoot: int) -> Refused:
     return Refused("sdk", 11, detail)
 
 
+def check_block_gas(tx: DecodedTx, limit: int) -> None:
+    """No transaction may declare more gas than fits into a block; a negative limit is none."""
+    if 0 <= limit < tx.gas_limit:
+        raise Refused("sdk", 11, f"tx gas limit {tx.gas_limit} exceeds block max gas {limit}")
+
+
 def check_signature_count(tx: DecodedTx) -> None:
     """One signature, by the one signer of all messages."""
     if not tx.signatures:

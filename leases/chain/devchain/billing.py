@@ -6,6 +6,7 @@ message with several faults gets.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from leases.chain.devchain import forms, settlement
@@ -66,19 +67,20 @@ def check_fund_credit(msg: pb.MsgFundCredit) -> None:
 
 def create_lease(ctx: Context, msg: pb.MsgCreateLease) -> pb.MsgCreateLeaseResponse:
     """A tenant asks for a lease for itself."""
-    return pb.MsgCreateLeaseResponse(lease_uuid=_create(ctx, msg.tenant, msg.items, msg.meta_hash, created_by="tenant"))
+    return pb.MsgCreateLeaseResponse(lease_uuid=_create(ctx, msg, sender=msg.tenant, created_by="tenant"))
 
 
 def create_for_tenant(ctx: Context, msg: pb.MsgCreateLeaseForTenant) -> pb.MsgCreateLeaseForTenantResponse:
     """The authority, or an allowed account, creates a lease for a tenant."""
     if not may_act_for(ctx, msg.authority):
         raise Refused("billing", 6, f"sender {msg.authority} is not authorized to create leases for tenants")
-    uuid = _create(ctx, msg.tenant, msg.items, msg.meta_hash, created_by="authority")
+    allowed = ctx.profile.strict and msg.authority != AUTHORITY
+    uuid = _create(ctx, msg, sender=msg.authority, created_by="allowed" if allowed else "authority")
     return pb.MsgCreateLeaseForTenantResponse(lease_uuid=uuid)
 
 
-def _create(ctx: Context, tenant: str, lines: Sequence[pb.LeaseItemInput], meta_hash: bytes, *, created_by: str) -> str:
-    state = ctx.state
+def _create(ctx: Context, msg: pb.MsgCreateLease | pb.MsgCreateLeaseForTenant, *, sender: str, created_by: str) -> str:
+    state, tenant, lines, meta_hash = ctx.state, msg.tenant, msg.items, msg.meta_hash
     params = state.params
     ctx.gas += 75_000 + 6_000 * (len(lines) - 1)
     if len(lines) > params.max_items_per_lease:
@@ -96,6 +98,7 @@ def _create(ctx: Context, tenant: str, lines: Sequence[pb.LeaseItemInput], meta_
         raise Refused("billing", 12, f"provider {provider_uuid} not found")
     if not provider.active:
         raise Refused("billing", 13, f"provider {provider_uuid} is not active")
+    settlement.require_receiver(ctx, provider.payout_address)
     lease = Lease(
         uuid="",
         tenant=tenant,
@@ -114,7 +117,8 @@ def _create(ctx: Context, tenant: str, lines: Sequence[pb.LeaseItemInput], meta_
     state.put_lease(lease)
     account = account._replace(pending=account.pending + 1, reserved=add_coins(account.reserved, needed))
     state.set(state.credits, tenant, account)
-    shown = (("meta_hash", meta_hash.hex()),) if meta_hash else ()
+    shown: tuple[tuple[str, str], ...] = (("sender", sender),) if ctx.profile.strict else ()
+    shown += (("meta_hash", meta_hash.hex()),) if meta_hash else ()
     ctx.emit(
         "lease_created",
         ("lease_uuid", lease.uuid),
@@ -176,6 +180,8 @@ def acknowledge(ctx: Context, msg: pb.MsgAcknowledgeLease) -> pb.MsgAcknowledgeL
     ctx.gas += 27_000 + 62_000 * len(msg.lease_uuids)
     state = ctx.state
     leases = _pending_of_one_provider(ctx, msg.lease_uuids, msg.sender, "acknowledge")
+    if ctx.profile.strict:
+        _check_deadlines_and_cap(ctx, leases)
     for lease in leases:
         state.put_lease(lease._replace(state=ACTIVE, acknowledged_at=ctx.time, settled_at=ctx.time))
         account = state.credits[lease.tenant]
@@ -184,6 +190,18 @@ def acknowledge(ctx: Context, msg: pb.MsgAcknowledgeLease) -> pb.MsgAcknowledgeL
         ctx.emit("lease_acknowledged", *_who(lease), ("acknowledged_by", msg.sender))
     _batch(ctx, "batch_acknowledged", leases, ("acknowledged_by", msg.sender))
     return pb.MsgAcknowledgeLeaseResponse(acknowledged_at=timestamp(ctx.time), acknowledged_count=len(leases))
+
+
+def _check_deadlines_and_cap(ctx: Context, leases: Sequence[Lease]) -> None:
+    """The rules of the strict chain: nothing overdue, no tenant above its limit of ACTIVE leases afterwards."""
+    params = ctx.state.params
+    for lease in leases:
+        if ctx.time > lease.created_at + params.pending_timeout * 10**9:
+            raise Refused("billing", 34, f"lease {lease.uuid} was not acknowledged within {params.pending_timeout}s")
+    for tenant, new in Counter(lease.tenant for lease in leases).items():
+        if ctx.state.credits[tenant].active + new > params.max_leases_per_tenant:
+            raise Refused("billing", 35, f"tenant {tenant} would have more than {params.max_leases_per_tenant} leases")
+    settlement.require_receiver(ctx, ctx.state.providers[leases[0].provider_uuid].payout_address)
 
 
 def reject(ctx: Context, msg: pb.MsgRejectLease) -> pb.MsgRejectLeaseResponse:

@@ -1,23 +1,25 @@
-"""The chain itself: mempool, checks, simulation, blocks. One thread uses it; nothing here waits."""
+"""The chain itself: mempool, checks, blocks. One thread uses it; nothing here waits."""
 
 from __future__ import annotations
 
-import itertools
 import time as clock
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 from google.protobuf.message import Message
 
-from leases.chain.devchain import ante, billing, blocks
+from leases.chain.devchain import ante, billing, blocks, execution
 from leases.chain.devchain.blocks import Block
 from leases.chain.devchain.context import Context
 from leases.chain.devchain.errors import Refused
-from leases.chain.devchain.faults import Faults
+from leases.chain.devchain.execution import Simulation, SimulationFailed
+from leases.chain.devchain.faults import Fault, Faults
 from leases.chain.devchain.genesis import Genesis
-from leases.chain.devchain.messages import TYPES, pack
-from leases.chain.devchain.records import Event
+from leases.chain.devchain.messages import pack
+from leases.chain.devchain.profiles import Profile, profile
 from leases.chain.devchain.state import State
 from leases.chain.devchain.transactions import (
     MAX_BYTES,
@@ -28,15 +30,21 @@ from leases.chain.devchain.transactions import (
     decode,
     hash_of,
 )
-from leases.chain.proto import abci_pb2, tx_pb2
+from leases.chain.proto import tx_pb2
 
+__all__ = ["Chain", "Simulation", "SimulationFailed", "View"]
 HISTORY = 1_000
 """Blocks whose old state can still be read."""
 KEPT_BLOCKS = 20_000
-"""Older ones are forgotten, as pruned nodes do; transactions stay."""
+"""Older ones and their transactions are forgotten, as pruned nodes do."""
 CACHED_HASHES = 10_000
 MEMPOOL_SIZE = 50_000
 EXPIRED_PER_BLOCK = 100
+_LIFE = (
+    *("state", "blocks", "txs", "mempool", "cache", "check_sequences", "trusted_count"),
+    *("height", "earliest", "history_from", "time", "_views"),
+)
+"""What a chain is, without the settings of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,38 +56,25 @@ class View:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """What a simulation found; `data` is the encoded `TxMsgData`."""
-
-    gas_used: int
-    data: bytes
-    responses: list[Message]
-    events: list[Event]
-
-
-class SimulationFailed(Exception):
-    """A simulation was refused; `where` is the source line the node would print."""
-
-    def __init__(self, refusal: Refused, text: str, gas_used: int) -> None:
-        line = "x/auth/ante/sigverify.go:290" if refusal.code == 32 else "cosmossdk.io/errors@v1.0.2/errors.go:155"
-        super().__init__(f"{text} [{line}] with gas used: '{gas_used}'")
-
-
 class Chain:
     """State, mempool and blocks of one chain."""
 
-    def __init__(self, genesis: Genesis, *, profile: str = "B", wall: Callable[[], int] = clock.time_ns) -> None:
-        if profile != "B":
-            raise ValueError(f"unknown profile {profile}; known is B")
+    def __init__(self, genesis: Genesis, *, profile_name: str = "B", wall: Callable[[], int] = clock.time_ns) -> None:
         self.genesis = genesis
-        self.profile = profile
+        self.profile: Profile = profile(profile_name)
+        self.gas_price: Fraction = genesis.gas_price
+        self.block_gas_limit = -1
+        self.mempool_size = MEMPOOL_SIZE
+        self.kept_blocks = KEPT_BLOCKS
+        self.reads_history = False
         self.faults = Faults()
+        self.faults.listeners.append(self._on_fault)
         self.listeners: list[Callable[[Block], None]] = []
         self.offset = 0
         self.frozen_step = 0
         self.minimum_gap = 10**6
         self._wall = wall
+        self._departed: dict[str, Any] | None = None
         self.start()
 
     def start(self) -> None:
@@ -91,11 +86,39 @@ class Chain:
         self.cache: OrderedDict[str, None] = OrderedDict()
         self.check_sequences: dict[str, int] = {}
         self._views: dict[int, View] = {}
-        self._trusted = itertools.count()
+        self.trusted_count = 0
         self.height = 0
         self.earliest = 1
+        self.history_from = 1
         self.time = self._wall() + self.offset
         self.produce()
+
+    def load(self, state: State, made: list[Block]) -> None:
+        """Go on from a saved chain; states of heights before its end cannot be read."""
+        self.state = state
+        self.blocks = {block.height: block for block in made}
+        self.txs = {result.tx.hash: result for block in made for result in block.txs}
+        self.mempool.clear()
+        self.cache = OrderedDict.fromkeys(list(self.txs)[-CACHED_HASHES:])
+        self._views.clear()
+        last = made[-1]
+        self.earliest, self.height, self.history_from, self.time = made[0].height, last.height, last.height, last.time
+
+    @property
+    def is_departed(self) -> bool:
+        """Whether a fault put an empty chain in this one's place."""
+        return self._departed is not None
+
+    def _on_fault(self, rule: Fault, began: bool) -> None:
+        if rule.effect != "reorg_reset":
+            return
+        if began and self._departed is None:
+            self._departed = {name: getattr(self, name) for name in _LIFE}
+            self.start()
+        elif not began and self._departed is not None and self.faults.peek("reorg_reset") is None:
+            for name, value in self._departed.items():
+                setattr(self, name, value)
+            self._departed = None
 
     # --- reading -----------------------------------------------------------
 
@@ -105,14 +128,24 @@ class Chain:
         return self.genesis.chain_id
 
     @property
+    def network(self) -> str:
+        """The name that the node tells: the chain's, unless a fault says otherwise."""
+        rule = self.faults.peek("wrong_chain")
+        return self.chain_id if rule is None else str(rule.parameters.get("chain_id", f"{self.chain_id}-other"))
+
+    @property
     def head(self) -> Block:
         """The last committed block."""
         return self.blocks[self.height]
 
+    @property
+    def oldest_state(self) -> int:
+        """The lowest height whose state can be read."""
+        return max(self.history_from, self.height - HISTORY, self.earliest)
+
     def view(self, height: int = 0) -> View:
         """The state at a height (0: now). A height before the kept history gives the oldest kept one."""
-        oldest = max(1, self.height - HISTORY)
-        height = min(max(height, oldest), self.height) if height > 0 else self.height
+        height = min(max(height, self.oldest_state), self.height) if height > 0 else self.height
         if height == self.height:
             return View(self.state, self.height, self.time)
         found = self._views.get(height)
@@ -130,7 +163,7 @@ class Chain:
 
     def _indexed(self, result: TxResult) -> bool:
         lag = self.faults.peek("index_lag")
-        if lag is None:
+        if lag is None or not lag.fits("chain:index", result.tx.raw):
             return True
         late_blocks = int(lag.parameters.get("blocks", 0))
         late_ms = float(lag.parameters.get("ms", 0))
@@ -146,11 +179,13 @@ class Chain:
             return CheckResult(tx_hash, 19, "sdk")
         try:
             self._check_room(raw)
-            self._refuse_by_fault("checktx")
+            self.refuse_by_fault("checktx", raw)
             tx = decode(raw)
-            check_form(tx)
+            ante.check_block_gas(tx, self.block_gas_limit)
+            check_form(tx, self.profile)
             ante.check_signature_count(tx)
-            self._check_state(tx, self.expected_sequence(tx.signer))
+            self._skip_sequences(tx)
+            self.check_state(tx, self.expected_sequence(tx.signer), price=self._price(raw))
             account = self.state.accounts[tx.signer]
             ante.check_signature(tx, number=account.number, chain_id=self.chain_id)
         except Refused as refusal:
@@ -162,25 +197,43 @@ class Chain:
 
     def _check_room(self, raw: bytes) -> None:
         """Room in the mempool, and a size it takes."""
-        if len(self.mempool) >= MEMPOOL_SIZE:
+        full = self.faults.find("mempool_full", "chain:checktx", raw) is not None
+        if full or len(self.mempool) >= self.mempool_size:
             raise Refused("sdk", 20)
         if len(raw) > MAX_BYTES:
             raise Refused("sdk", 21)
 
-    def _check_state(self, tx: DecodedTx, sequence: int) -> None:
-        """Everything about limits, account, fee, key and sequence, in the chain's order."""
+    def check_state(self, tx: DecodedTx, sequence: int, *, price: Fraction = Fraction(0)) -> None:
+        """Everything about limits, account, fee, key and sequence, in the chain's order; raises `Refused`.
+
+        The minimum gas price is the node's own wish: a block takes what another node let in.
+        """
         ante.check_limits(tx, self.state, height=self.height)
         ante.check_account(tx, self.state)
-        ante.check_fee(tx, self.state, price=self.genesis.gas_price)
+        ante.check_fee(tx, self.state, price=price)
         ante.check_key(tx)
         ante.check_sequence(tx, sequence)
 
-    def _refuse_by_fault(self, stage: str) -> None:
-        rule = self.faults.find("chain_error", f"chain:{stage}")
+    def _price(self, raw: bytes) -> Fraction:
+        dear = self.faults.find("min_gas_price", "chain:checktx", raw)
+        return self.gas_price if dear is None else Fraction(str(dear.parameters.get("price", 1)))
+
+    def refuse_by_fault(self, stage: str, raw: bytes) -> None:
+        """Refuse a transaction because a rule says so; raises `Refused`."""
+        rule = self.faults.find("chain_error", f"chain:{stage}", raw)
         if rule is not None:
             told = rule.parameters
             text = str(told.get("raw_log", "invalid request"))
             raise Refused.with_text(str(told.get("codespace", "sdk")), int(told.get("code", 18)), text)
+
+    def _skip_sequences(self, tx: DecodedTx) -> None:
+        """Somebody else used sequences of this signer: what waits with a lower one will never be included."""
+        account = self.state.accounts.get(tx.signer)
+        rule = self.faults.find("sequence_skip", "chain:checktx", tx.raw) if account is not None else None
+        if rule is not None and account is not None:
+            skipped = account._replace(sequence=account.sequence + int(rule.parameters.get("n", 1)))
+            self.state.set(self.state.accounts, tx.signer, skipped)
+            self.recheck()
 
     def _remember(self, tx_hash: str) -> None:
         self.cache[tx_hash] = None
@@ -197,42 +250,18 @@ class Chain:
     def submit_trusted(self, messages: Iterable[Message]) -> DecodedTx:
         """Put messages of one sender into the mempool without signature, fee or sequence; raises `Refused`."""
         packed = [pack(message) for message in messages]
-        body = tx_pb2.TxBody(messages=packed, memo=f"devchain {next(self._trusted)}")
+        body = tx_pb2.TxBody(messages=packed, memo=f"devchain {self.trusted_count}")
+        self.trusted_count += 1
         raw = tx_pb2.TxRaw(body_bytes=body.SerializeToString()).SerializeToString()
         tx = decode(raw)
         tx.trusted = True
-        check_form(tx)
+        check_form(tx, self.profile)
         self.mempool[tx.hash] = tx
         return tx
 
-    # --- simulation --------------------------------------------------------
-
     def simulate(self, raw: bytes) -> Simulation:
         """Run the messages on a state that is dropped; raises `SimulationFailed`."""
-        gas = 1_174
-        try:
-            tx = decode(raw)
-            check_form(tx)
-            ante.check_signature_count(tx)
-            gas = ante.gas_of_checks(tx, self.state, with_fee=False)
-            ante.check_account(tx, self.state)
-            ante.check_sequence(tx, self.expected_sequence(tx.signer))
-        except Refused as refusal:
-            raise SimulationFailed(refusal, refusal.text, min(gas, 14_240)) from None
-        ctx = self._context(self.height, self.time)
-        mark = len(self.state.journal)
-        ante.emit_opening(ctx, tx, tx.sequence, fee=tx.fee)
-        try:
-            responses = self._run_messages(ctx, tx)
-        except _MessageFailed as failure:
-            raise SimulationFailed(failure.refusal, failure.text, gas + ctx.gas) from None
-        finally:
-            self.state.undo_to(mark)
-        factor = self.faults.find("gas_factor", "/cosmos.tx.v1beta1.Service/Simulate")
-        used = gas + ctx.gas
-        if factor is not None:
-            used = int(used * float(factor.parameters.get("factor", 1)))
-        return Simulation(used, _encode_responses(responses), responses, ctx.events)
+        return execution.simulate(self, raw)
 
     # --- blocks ------------------------------------------------------------
 
@@ -252,10 +281,10 @@ class Chain:
         block = Block(
             height, moment, blocks.header_hash(self.chain_id, height, moment), last_hash, blocks.app_hash(height - 1)
         )
-        ctx = self._context(height, moment, block.hash)
+        ctx = self.context(height, moment, block.hash)
         blocks.begin(ctx)
         for tx in self._take_from_mempool(height):
-            block.txs.append(self._execute(tx, block))
+            block.txs.append(execution.execute(self, tx, block))
         self._expire(ctx)
         block.events = ctx.events
         block.undo = self.state.take_journal()
@@ -267,42 +296,55 @@ class Chain:
         for result in block.txs:
             result.indexed_at = indexed_at
             self.txs[result.tx.hash] = result
-        self._recheck()
+        self.recheck()
         for listener in list(self.listeners):
             listener(block)
         return block
 
     def _prune(self) -> None:
         if self.height > HISTORY:
-            self.blocks[self.height - HISTORY].undo = []
-        while self.height - self.earliest >= KEPT_BLOCKS:
-            del self.blocks[self.earliest]
+            block = self.blocks.get(self.height - HISTORY)
+            if block is not None:
+                block.undo = []
+        while self.height - self.earliest >= self.kept_blocks:
+            for result in self.blocks.pop(self.earliest).txs:
+                self.txs.pop(result.tx.hash, None)
             self.earliest += 1
 
-    def _context(self, height: int, moment: int, header: bytes = b"") -> Context:
+    def context(self, height: int, moment: int, header: bytes = b"") -> Context:
+        """What messages of a block see."""
         known = header or (self.blocks[height].hash if height in self.blocks else b"")
         return Context(self.state, time=moment, header_hash=known, chain_id=self.chain_id, profile=self.profile)
 
     def _take_from_mempool(self, height: int) -> list[DecodedTx]:
         withheld: set[str] = set()
         taken: list[DecodedTx] = []
+        gas = 0
         for tx_hash, tx in list(self.mempool.items()):
             timeout = tx.body.timeout_height
             if timeout and timeout < height:
-                del self.mempool[tx_hash]
+                self._forget(tx_hash)
                 continue
             if tx.signer in withheld:
                 continue
-            if not tx.trusted and self._is_withheld(tx_hash):
+            if not tx.trusted and self._is_withheld(tx):
                 withheld.add(tx.signer)
                 continue
+            gas += tx.gas_limit
+            if 0 <= self.block_gas_limit < gas:
+                break
             del self.mempool[tx_hash]
             taken.append(tx)
         return taken
 
-    def _is_withheld(self, tx_hash: str) -> bool:
-        rule = self.faults.peek("never_include")
-        if rule is None:
+    def _forget(self, tx_hash: str) -> None:
+        """Drop what can never be included; the same bytes may be sent again."""
+        del self.mempool[tx_hash]
+        self.cache.pop(tx_hash, None)
+
+    def _is_withheld(self, tx: DecodedTx) -> bool:
+        rule, tx_hash = self.faults.peek("never_include"), tx.hash
+        if rule is None or not rule.fits("chain:block", tx.raw):
             return False
         held: list[str] = rule.parameters.setdefault("hashes", [])
         if tx_hash in held:
@@ -313,60 +355,14 @@ class Chain:
         rule.used += 1
         return True
 
-    def _execute(self, tx: DecodedTx, block: Block) -> TxResult:
-        result = TxResult(tx, block.height, len(block.txs), block.time, gas_wanted=tx.gas_limit)
-        ctx = self._context(block.height, block.time, block.hash)
-        account = self.state.accounts.get(tx.signer)
-        try:
-            if not tx.trusted:
-                self._check_state(tx, account.sequence if account is not None else 0)
-        except Refused as refusal:
-            result.code, result.codespace, result.log = refusal.code, refusal.codespace, refusal.text
-            return result
-        gas = ante.gas_of_checks(tx, self.state, with_fee=bool(tx.fee))
-        ante.deduct(ctx, tx)
-        opening = len(ctx.events)
-        mark = len(self.state.journal)
-        try:
-            self._refuse_by_fault("exec")
-            responses = self._run_messages(ctx, tx)
-            if not tx.trusted and gas + ctx.gas > tx.gas_limit:
-                raise ante.out_of_gas(tx.gas_limit, "ReadFlat", ante.OVERSHOOT)
-            result.data = _encode_responses(responses)
-            result.gas_used = gas + ctx.gas
-        except (Refused, _MessageFailed) as failure:
-            self.state.undo_to(mark)
-            del ctx.events[opening:]
-            cause = failure.refusal if isinstance(failure, _MessageFailed) else failure
-            result.code, result.codespace, result.log = cause.code, cause.codespace, failure.text
-            late = cause.codespace == "sdk" and cause.code == 11
-            result.gas_used = tx.gas_limit + ante.OVERSHOOT if late else gas + ctx.gas
-        result.events = ctx.events
-        return result
-
-    def _run_messages(self, ctx: Context, tx: DecodedTx) -> list[Message]:
-        responses: list[Message] = []
-        for index, (type_url, message) in enumerate(tx.messages):
-            before = ctx.gas
-            ctx.suffix = (("msg_index", str(index)),)
-            signer = str(getattr(message, TYPES[type_url].signer))
-            module = type_url.split(".")[1]
-            ctx.emit("message", ("action", type_url), ("sender", signer), ("module", module))
-            try:
-                responses.append(TYPES[type_url].run(ctx, message))
-            except Refused as refusal:
-                ctx.gas = before + ante.GAS_FAILED
-                raise _MessageFailed(refusal, index) from None
-        ctx.suffix = ()
-        return responses
-
     def _expire(self, ctx: Context) -> None:
         timeout = self.state.params.pending_timeout * 10**9
         ctx.suffix = (("mode", "EndBlock"),)
         for lease in self.state.overdue(ctx.time - timeout, EXPIRED_PER_BLOCK):
             billing.expire(ctx, lease)
 
-    def _recheck(self) -> None:
+    def recheck(self) -> None:
+        """Count sequences anew and drop what waits with a wrong one."""
         self.check_sequences.clear()
         for tx_hash, tx in list(self.mempool.items()):
             if tx.trusted:
@@ -374,15 +370,4 @@ class Chain:
             if tx.sequence == self.expected_sequence(tx.signer):
                 self.check_sequences[tx.signer] = tx.sequence + 1
             else:
-                del self.mempool[tx_hash]
-
-
-class _MessageFailed(Exception):
-    def __init__(self, refusal: Refused, index: int) -> None:
-        self.refusal = refusal
-        self.text = refusal.inside_message(index)
-        super().__init__(self.text)
-
-
-def _encode_responses(responses: list[Message]) -> bytes:
-    return abci_pb2.TxMsgData(msg_responses=[pack(response) for response in responses]).SerializeToString()
+                self._forget(tx_hash)

@@ -6,6 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from leases.chain.devchain.errors import Refused
 from leases.chain.devchain.keys import Coins, coins_text
+from leases.chain.devchain.profiles import Profile
 from leases.chain.devchain.records import Event
 from leases.chain.devchain.state import State
 from leases.chain.proto.coin_pb2 import Coin
@@ -36,7 +37,7 @@ def pb_coins(coins: Coins) -> list[Coin]:
 class Context:
     """One transaction's view. `time` is the block time in nanoseconds, `seed` header hash and chain id."""
 
-    def __init__(self, state: State, *, time: int, header_hash: bytes, chain_id: str, profile: str) -> None:
+    def __init__(self, state: State, *, time: int, header_hash: bytes, chain_id: str, profile: Profile) -> None:
         self.state = state
         self.time = time
         self.profile = profile

@@ -7,7 +7,9 @@ import datetime as dt
 from typing import Any
 
 from leases.chain.devchain.context import pb_coins, timestamp
-from leases.chain.devchain.records import Account, CreditAccount, Event, Lease, Provider, Sku
+from leases.chain.devchain.keys import Coins
+from leases.chain.devchain.records import ACTIVE, PENDING, Account, CreditAccount, Event, Lease, Provider, Sku
+from leases.chain.devchain.settlement import reservation
 from leases.chain.devchain.transactions import PUBLIC_KEY, DecodedTx, TxResult
 from leases.chain.proto import abci_pb2, auth_pb2, billing_pb2, secp256k1_pb2, sku_pb2, tendermint_abci_pb2, tx_pb2
 from leases.chain.proto.coin_pb2 import Coin
@@ -63,16 +65,29 @@ class LeaseWire:
     """Encoded leases, kept as long as their record is the same; a listing only joins them."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Lease, bytes]] = {}
+        self._known: dict[str, tuple[Lease, bool, bytes]] = {}
 
-    def field(self, lease: Lease) -> bytes:
-        """The lease as field 1 of an answer."""
+    def field(self, lease: Lease, *, reserved: bool = False) -> bytes:
+        """The lease as field 1 of an answer; `reserved` adds what the strict chain says of its reservation."""
         known = self._known.get(lease.uuid)
-        if known is not None and known[0] is lease:
-            return known[1]
-        data = nested(1, lease_message(lease).SerializeToString())
-        self._known[lease.uuid] = (lease, data)
+        if known is not None and known[0] is lease and known[1] == reserved:
+            return known[2]
+        data = lease_message(lease).SerializeToString()
+        if reserved:
+            data += nested(16, reservation_bytes(lease))
+        data = nested(1, data)
+        self._known[lease.uuid] = (lease, reserved, data)
         return data
+
+
+def reservation_coins(lease: Lease) -> Coins:
+    """What is reserved for a lease; nothing once it has ended."""
+    return reservation(lease, 0) if lease.state in (PENDING, ACTIVE) else ()
+
+
+def reservation_bytes(lease: Lease) -> bytes:
+    """A `LeaseReservation`, encoded."""
+    return b"".join(nested(1, coin.SerializeToString()) for coin in pb_coins(reservation_coins(lease)))
 
 
 def provider_message(provider: Provider) -> sku_pb2.Provider:
@@ -156,6 +171,14 @@ def time_text(nanoseconds: int, *, digits: int = 9) -> str:
     text = moment.strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f"{nanoseconds % 10**9:09d}"[:digits].rstrip("0")
     return f"{text}.{fraction}Z" if fraction else f"{text}Z"
+
+
+def time_ns(value: str | float) -> int:
+    """Nanoseconds since 1970 of RFC 3339 text or a number of seconds; raises ValueError."""
+    if not isinstance(value, str):
+        return int(value * 10**9)
+    moment = dt.datetime.fromisoformat(value)
+    return int(moment.timestamp()) * 10**9 + moment.microsecond * 1000
 
 
 def event_json(events: list[Event]) -> list[dict[str, Any]]:

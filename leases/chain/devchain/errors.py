@@ -24,6 +24,7 @@ BILLING = {
     17: "invalid quantity",
     18: "duplicate SKU",
     19: "invalid credit operation",
+    20: "arithmetic overflow",
     21: "too many items",
     22: "lease not in pending state",
     23: "maximum pending leases reached",
@@ -37,6 +38,13 @@ BILLING = {
     31: "lease state does not allow a domain edit",
     32: "lease item not found",
     33: "ambiguous lease item",
+    34: "acknowledge deadline passed",
+    35: "acknowledge would exceed the active lease limit",
+    36: "reservation invariant broken",
+    37: "lease query limit exceeded",
+    38: "too many reservation denominations",
+    39: "sequence exhausted",
+    40: "internal corruption",
 }
 SKU = {
     1: "invalid SKU",

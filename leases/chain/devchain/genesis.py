@@ -32,7 +32,7 @@ _MONEY: Coins = ((PWR, 10**15), (FEE_DENOM, 10**12))
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """A start: chain id, keys with their money, parameters, the node's minimum gas price in umfx."""
+    """A start: its name, chain id, keys with their money, parameters, the node's minimum gas price in umfx."""
 
     chain_id: str
     keys: dict[str, Key]
@@ -42,6 +42,7 @@ class Genesis:
     market: bool = False
     credit: int = 0
     allowed: tuple[str, ...] = field(default=())
+    name: str = ""
 
     def state(self) -> State:
         """The state before the first block."""
@@ -94,4 +95,5 @@ def build(fixture: str, *, chain_id: str = "", gas_price: Fraction | None = None
         market=fixture == "devnet",
         credit=10**14 if fixture == "devnet" else 0,
         allowed=allowed,
+        name=fixture,
     )

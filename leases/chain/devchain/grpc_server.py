@@ -15,6 +15,7 @@ from leases.chain.devchain.chain import Chain, View
 from leases.chain.devchain.errors import QueryRefused
 from leases.chain.devchain.faults import Faults
 from leases.chain.devchain.queries import Handler
+from leases.chain.devchain.responses import with_unknown_fields
 
 HEIGHT_HEADER = "x-cosmos-block-height"
 
@@ -42,28 +43,41 @@ class Calls:
         self.counts.clear()
 
 
-def view_for(chain: Chain, method: str) -> View:
-    """What a query sees: now, an old height, or an empty chain, as the faults say."""
-    empty = chain.faults.find("empty_chain", method)
+def view_for(chain: Chain, method: str, *, subject: bytes = b"", wanted: str = "") -> View:
+    """What a query sees: now, the wanted height, or what the faults say: an old height, an empty chain.
+
+    `wanted` counts only where the chain lets its past be read; raises `QueryRefused` for a height it does not have.
+    """
+    empty = chain.faults.find("empty_chain", method, subject)
     if empty is not None:
         height = min(int(empty.parameters.get("height", chain.height)), chain.height)
         return View(chain.genesis.state(), height, chain.blocks[height].time)
-    stale = chain.faults.find("stale_reads", method)
+    if wanted and chain.reads_history:
+        return chain.view(_past_height(chain, wanted))
+    stale = chain.faults.find("stale_reads", method, subject)
     if stale is not None:
         return chain.view(max(1, chain.height - int(stale.parameters.get("blocks", 1))))
     return chain.view()
 
 
-def _refuse(faults: Faults, path: str) -> None:
-    rule = faults.find("grpc_error", path)
+def _past_height(chain: Chain, wanted: str) -> int:
+    height = int(wanted) if wanted.isascii() and wanted.isdigit() else -1
+    if height == 0 or chain.oldest_state <= height <= chain.height:
+        return height
+    text = f"height {wanted} cannot be read; it must be from {chain.oldest_state} to {chain.height}"
+    raise QueryRefused("INVALID_ARGUMENT", text)
+
+
+def _refuse(faults: Faults, path: str, subject: bytes) -> None:
+    rule = faults.find("grpc_error", path, subject)
     if rule is not None:
         code = str(rule.parameters.get("code", "UNAVAILABLE"))
         raise QueryRefused(code, str(rule.parameters.get("text", "fault")))
-    _lose(faults, "lose_request", path)
+    _lose(faults, "lose_request", path, subject)
 
 
-def _lose(faults: Faults, effect: str, path: str) -> None:
-    if faults.find(effect, path) is not None:
+def _lose(faults: Faults, effect: str, path: str, subject: bytes) -> None:
+    if faults.find(effect, path, subject) is not None:
         raise QueryRefused("UNAVAILABLE", "connection lost")
 
 
@@ -92,13 +106,15 @@ class ChainService(_GenericHandler):
             outcome = "OK"
             try:
                 if faults.all():
-                    await faults.hold(path)
-                    _refuse(faults, path)
-                view = view_for(self._chain, path)
+                    await faults.hold(path, request)
+                    _refuse(faults, path, request)
+                view = view_for(self._chain, path, subject=request, wanted=_wanted_height(context))
                 answer = handler(self._chain, view, request)
                 if is_broadcast:
                     self._after_broadcast()
-                _lose(faults, "lose_response", path)
+                _lose(faults, "lose_response", path, request)
+                if faults.find("unknown_field", path, request) is not None:
+                    answer = with_unknown_fields(path, answer)
             except QueryRefused as refusal:
                 outcome = refusal.status
                 self._calls.note(path, outcome)
@@ -111,13 +127,27 @@ class ChainService(_GenericHandler):
         return call
 
 
+def _wanted_height(context: Any) -> str:
+    for name, value in context.invocation_metadata() or ():
+        if name == HEIGHT_HEADER:
+            return str(value)
+    return ""
+
+
 async def start(
-    host: str, port: int, service: ChainService, *, services: tuple[str, ...]
+    host: str, port: int, service: ChainService, *, services: tuple[str, ...], strikes: int = 2
 ) -> tuple[grpc.aio.Server, int]:
-    """Listen; the port that was taken comes back."""
+    """Listen; the port that was taken comes back.
+
+    A client that pings more often than every five minutes without calls is sent away with GOAWAY after so many
+    `strikes`, as real nodes do; 0 lets it ping.
+    """
     server = grpc.aio.server(
         options=[
             ("grpc.so_reuseport", 0),
+            ("grpc.http2.min_ping_interval_without_data_ms", 300_000),
+            ("grpc.http2.max_ping_strikes", strikes),
+            ("grpc.keepalive_permit_without_calls", 0 if strikes else 1),
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
         ]

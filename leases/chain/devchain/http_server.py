@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -32,8 +33,8 @@ class Request:
     body: bytes = b""
 
     def json(self) -> Any:
-        """The body as JSON; an empty body is an empty object. Raises ValueError."""
-        return orjson.loads(self.body) if self.body.strip() else {}
+        """The body as JSON; an empty body is an empty object. Numbers keep all their digits. Raises ValueError."""
+        return json.loads(self.body) if self.body.strip() else {}
 
 
 @dataclass(slots=True)
@@ -47,13 +48,21 @@ class Response:
 
     def encode(self, *, cors: bool, keep_alive: bool) -> bytes:
         """The bytes on the wire."""
-        body = self.raw if self.raw is not None else orjson.dumps(self.body)
+        body = self.raw if self.raw is not None else _dumps(self.body)
         connection = "keep-alive" if keep_alive else "close"
         head = (
             f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: {connection}\r\n"
-        )
+        ) + "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
         return head.encode() + (_CORS if cors else b"") + b"\r\n" + body
+
+
+def _dumps(value: Any) -> bytes:
+    """JSON; the slower writer where a number has more than 64 bits."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()
 
 
 Answer = Callable[[Request], Awaitable[Response | None]]

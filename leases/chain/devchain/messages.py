@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any as Whatever
 from typing import NamedTuple, TypeVar
 
@@ -52,6 +52,14 @@ def execute(ctx: Context, msg: authz_pb2.MsgExec) -> authz_pb2.MsgExecResponse:
         results.append(kind.run(ctx, decoded).SerializeToString())
     ctx.suffix = outer
     return authz_pb2.MsgExecResponse(results=results)
+
+
+def inner_messages(message: Message) -> Iterator[Message]:
+    """A message and, of one that acts for others, everything inside it."""
+    yield message
+    if isinstance(message, authz_pb2.MsgExec):
+        for inner in message.msgs:
+            yield from inner_messages(unpack(inner))
 
 
 _B, _S, _A = billing_pb2, sku_pb2, authz_pb2

@@ -10,10 +10,10 @@ from typing import Any
 import grpc.aio
 from google.protobuf.message import Message
 
-from leases.chain.devchain import grpc_server
+from leases.chain.devchain import grpc_server, profiles, snapshot
 from leases.chain.devchain.admin import Admin
 from leases.chain.devchain.blocks import Block
-from leases.chain.devchain.chain import Chain
+from leases.chain.devchain.chain import KEPT_BLOCKS, MEMPOOL_SIZE, Chain
 from leases.chain.devchain.encoding import time_text
 from leases.chain.devchain.genesis import PROVIDER_API, SKU_PRICES, TENANTS, Genesis
 from leases.chain.devchain.grpc_server import Calls, ChainService
@@ -23,11 +23,14 @@ from leases.chain.devchain.responses import decode_responses
 from leases.chain.devchain.rest import Rest
 from leases.chain.devchain.rpc import Rpc
 from leases.chain.devchain.services import all_handlers
+from leases.chain.devchain.state_file import StateFile
 from leases.chain.devchain.transactions import DecodedTx, TxResult
 from leases.chain.devchain.websocket import Hub
 from leases.chain.proto import billing_pb2, coin_pb2, sku_pb2
 
 MODES = ("interval", "instant", "manual")
+GOODBYE = 0.02
+"""Seconds that the last frames get on their way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,45 @@ class Ports:
     admin: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What this node allows.
+
+    Blocks kept, gas in a block (-1: any), transactions waiting, reads of the past by the request header, and whether
+    gRPC clients that ping too often are sent away.
+    """
+
+    keep_blocks: int = KEPT_BLOCKS
+    block_gas_limit: int = -1
+    mempool_size: int = MEMPOOL_SIZE
+    history: bool = False
+    keepalive_policy: bool = True
+
+    def apply(self, chain: Chain) -> None:
+        """Set them; raises ValueError for a size that is not positive."""
+        if min(self.keep_blocks, self.mempool_size) < 1:
+            raise ValueError("keep_blocks and mempool_size must be positive")
+        chain.kept_blocks, chain.mempool_size = self.keep_blocks, self.mempool_size
+        chain.block_gas_limit, chain.reads_history = self.block_gas_limit, self.history
+
+
 class Node:
     """A chain with its servers. Everything runs on the event loop that starts it."""
 
-    def __init__(self, genesis: Genesis, *, profile: str = "B", mode: str = "interval", interval: float = 1.0) -> None:
-        self.chain = Chain(genesis, profile=profile)
+    def __init__(
+        self,
+        genesis: Genesis,
+        *,
+        profile: str = "",
+        mode: str = "interval",
+        interval: float = 1.0,
+        file: StateFile | None = None,
+        saved: dict[str, Any] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.chain = Chain(genesis, profile_name=profile or "B")
+        self._limits = limits or Limits()
+        self._limits.apply(self.chain)
         self.chain.listeners.append(self._on_block)
         self.calls = Calls()
         self.mode = ""
@@ -66,15 +103,25 @@ class Node:
             "admin": HttpServer(Admin(self).answer),
         }
         self._grpc: grpc.aio.Server | None = None
-        if genesis.market:
+        if saved is not None:
+            snapshot.put_back(self.chain, saved)
+            if profile:
+                self.chain.profile = profiles.profile(profile)
+        elif genesis.market:
             self.open_market()
+        self._file = file
+        if file is not None:
+            file.open(self.chain)
 
     # --- life --------------------------------------------------------------
 
     async def start(self, host: str, ports: Ports) -> None:
         """Listen on all ports, then make blocks. Raises OSError when a port is taken."""
         try:
-            self._grpc, port = await grpc_server.start(host, ports.grpc, self._service, services=self._service_names)
+            strikes = 2 if self._limits.keepalive_policy else 0
+            self._grpc, port = await grpc_server.start(
+                host, ports.grpc, self._service, services=self._service_names, strikes=strikes
+            )
             self.addresses["grpc"] = f"{host}:{port}"
             for name, wanted in (("rpc", ports.rpc), ("rest", ports.rest), ("admin", ports.admin)):
                 listen = "127.0.0.1" if name == "admin" else host
@@ -88,8 +135,11 @@ class Node:
         self.set_mode(self._first_mode)
 
     async def stop(self) -> None:
-        """Close every connection and end every task."""
+        """Tell the subscribers, close every connection, end every task, save."""
         self.chain.faults.clear()
+        if self.hub.connections:
+            self.hub.say_goodbye()
+            await asyncio.sleep(GOODBYE)
         for task in (*self._tasks, *([self._maker] if self._maker else [])):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -97,6 +147,8 @@ class Node:
             await server.close()
         if self._grpc is not None:
             await self._grpc.stop(0)
+        if self._file is not None:
+            self._file.close(self.chain)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -204,7 +256,8 @@ class Node:
         return {
             **self.addresses,
             "chain_id": chain.chain_id,
-            "profile": chain.profile,
+            "profile": chain.profile.name,
+            "genesis": chain.genesis.name,
             "height": chain.height,
             "time": time_text(chain.time),
             "mode": self.mode,
@@ -229,6 +282,17 @@ class Node:
             waiting.cancel()
         self._waiting.clear()
         self.chain.start()
+        self._save()
+
+    def restore(self, value: dict[str, Any]) -> None:
+        """Put a snapshot in the chain's place; raises ValueError for one of another chain."""
+        snapshot.put_back(self.chain, value)
+        self._save()
+        self.poke()
+
+    def _save(self) -> None:
+        if self._file is not None:
+            self._file.save(self.chain)
 
 
 def _coin(amount: int) -> coin_pb2.Coin:

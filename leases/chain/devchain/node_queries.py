@@ -32,7 +32,7 @@ def block_id(block_hash: bytes) -> tendermint_types_pb2.BlockID:
 def _header_fields(chain: Chain, block: Block) -> dict[str, Any]:
     return {
         "version": tendermint_version_pb2.Consensus(block=11),
-        "chain_id": chain.chain_id,
+        "chain_id": chain.network,
         "height": block.height,
         "time": timestamp(block.time),
         "last_block_id": block_id(block.last_hash),
@@ -96,7 +96,7 @@ def _node_info(chain: Chain, _view: View, _request: bytes) -> bytes:
         protocol_version=tendermint_p2p_pb2.ProtocolVersion(p2p=8, block=11),
         default_node_id=PROPOSER.hex(),
         listen_addr="tcp://0.0.0.0:26656",
-        network=chain.chain_id,
+        network=chain.network,
         version=COMET_VERSION,
         channels=bytes.fromhex(CHANNELS),
         moniker="devchain",

@@ -7,15 +7,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from google.protobuf import descriptor_pool, json_format, message_factory
+from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from leases.chain.devchain.chain import Chain
+from leases.chain.devchain.chain import Chain, View
+from leases.chain.devchain.context import pb_coins
+from leases.chain.devchain.encoding import reservation_coins
 from leases.chain.devchain.errors import QueryRefused
-from leases.chain.devchain.grpc_server import view_for
+from leases.chain.devchain.grpc_server import HEIGHT_HEADER, view_for
 from leases.chain.devchain.http_server import Request, Response
 from leases.chain.devchain.queries import Handler
-from leases.chain.devchain.responses import as_json
+from leases.chain.devchain.responses import as_json, classes_of
 
 _BILLING, _SKU = "/liftedinit/billing/v1", "/liftedinit/sku/v1"
 _ROUTES: tuple[tuple[str, str, str], ...] = (
@@ -79,15 +81,16 @@ class Rest:
         return Response(501, {"code": 12, "message": "Not Implemented", "details": []})
 
     async def _call(self, target: str, named: dict[str, str], request: Request) -> Response:
-        query, answer_class = _classes(target)
+        query, answer_class = classes_of(target)
         try:
-            await self._chain.faults.hold(target)
+            await self._chain.faults.hold(target, request.body)
             if request.method == "POST":
                 json_format.ParseDict(request.json(), query)
             else:
                 _fill(query, {**request.query, **named})
-            view = view_for(self._chain, target)
-            data = self._handlers[target](self._chain, view, query.SerializeToString())
+            asked = query.SerializeToString()
+            view = view_for(self._chain, target, subject=asked, wanted=request.headers.get(HEIGHT_HEADER, ""))
+            data = self._handlers[target](self._chain, view, asked)
         except QueryRefused as refusal:
             status, code = _STATUS.get(refusal.status, (500, 2))
             return Response(status, {"code": code, "message": refusal.text, "details": []})
@@ -95,14 +98,19 @@ class Rest:
             return Response(400, {"code": 3, "message": str(error), "details": []})
         if target.endswith("/BroadcastTx"):
             self._after_broadcast()
-        return Response(200, as_json(answer_class.FromString(data)))
+        shown = as_json(answer_class.FromString(data))
+        if self._chain.profile.strict:
+            _show_reservations(shown, view)
+        if self._chain.faults.find("unknown_field", target, asked) is not None:
+            shown["odd"] = True
+        return Response(200, shown, headers={f"grpc-metadata-{HEIGHT_HEADER}": str(view.height)})
 
 
-def _classes(target: str) -> tuple[Message, type[Message]]:
-    service, _, method = target.strip("/").partition("/")
-    found = descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]
-    request = message_factory.GetMessageClass(found.input_type)()
-    return request, message_factory.GetMessageClass(found.output_type)
+def _show_reservations(shown: dict[str, Any], view: View) -> None:
+    """What the strict chain says of leases beyond the message classes: what is reserved for them."""
+    for lease in [shown["lease"]] if "lease" in shown else shown.get("leases", ()):
+        coins = reservation_coins(view.state.leases[lease["uuid"]])
+        lease["reservation"] = {"remaining_amounts": [as_json(coin) for coin in pb_coins(coins)]}
 
 
 def _fill(query: Message, values: dict[str, str]) -> None:

@@ -103,12 +103,19 @@ class Rpc:
 
     async def run(self, method: str, params: dict[str, Any], *, uri: bool = False) -> Any:
         """Run one method; raises `RpcError`."""
-        faults = self._chain.faults
+        faults, where, subject = self._chain.faults, f"rpc:{method}", b""
         if faults.all():
-            await faults.hold(f"rpc:{method}")
-            rule = faults.find("rpc_error", f"rpc:{method}")
+            subject = _subject(params)
+            await faults.hold(where, subject)
+            rule = faults.find("rpc_error", where, subject)
             if rule is not None:
                 raise RpcError(str(rule.parameters.get("text", "fault")))
+        result = await self._result(method, params, uri=uri)
+        if isinstance(result, dict) and faults.find("unknown_field", where, subject) is not None:
+            return {**result, "odd": True}
+        return result
+
+    async def _result(self, method: str, params: dict[str, Any], *, uri: bool) -> Any:
         if method == "broadcast_tx_commit":
             return await self._broadcast_commit(params)
         handler = self._methods.get(method)
@@ -143,7 +150,7 @@ class Rpc:
                 "protocol_version": {"p2p": "8", "block": "11", "app": "0"},
                 "id": PROPOSER.hex(),
                 "listen_addr": "tcp://0.0.0.0:26656",
-                "network": chain.chain_id,
+                "network": chain.network,
                 "version": COMET_VERSION,
                 "channels": CHANNELS,
                 "moniker": "devchain",
@@ -170,17 +177,17 @@ class Rpc:
 
     def _block(self, params: dict[str, Any]) -> dict[str, Any]:
         block = self._at(params)
-        return {"block_id": block_id_json(block.hash), "block": block_json(block, self._chain.chain_id)}
+        return {"block_id": block_id_json(block.hash), "block": block_json(block, self._chain.network)}
 
     def _block_results(self, params: dict[str, Any]) -> dict[str, Any]:
         return block_results_json(self._at(params))
 
     def _header(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"header": header_json(self._at(params), self._chain.chain_id)}
+        return {"header": header_json(self._at(params), self._chain.network)}
 
     def _commit(self, params: dict[str, Any]) -> dict[str, Any]:
         block = self._at(params)
-        header = header_json(block, self._chain.chain_id)
+        header = header_json(block, self._chain.network)
         signed = {"header": header, "commit": commit_json(block.height, block.hash, block.time)}
         return {"signed_header": signed, "canonical": True}
 
@@ -191,7 +198,7 @@ class Rpc:
     def _genesis(self, _params: dict[str, Any]) -> dict[str, Any]:
         chain = self._chain
         start = time_text(chain.blocks[chain.earliest].time)
-        return {"genesis": {"genesis_time": start, "chain_id": chain.chain_id, "initial_height": "1"}}
+        return {"genesis": {"genesis_time": start, "chain_id": chain.network, "initial_height": "1"}}
 
     # --- transactions -------------------------------------------------------------
 
@@ -257,7 +264,10 @@ class Rpc:
     def _abci_query(self, params: dict[str, Any]) -> dict[str, Any]:
         path = str(params.get("path", ""))
         data = bytes.fromhex(str(params.get("data") or "").removeprefix("0x"))
-        view = view_for(self._chain, path)
+        try:
+            view = view_for(self._chain, path, subject=data, wanted=str(params.get("height") or ""))
+        except QueryRefused as refusal:
+            return {"response": {"code": 18, "codespace": "sdk", "log": refusal.text, "height": "0", "value": None}}
         response: dict[str, Any] = {"code": 0, "log": "", "info": "", "index": "0", "key": None, "value": None}
         response |= {"proofOps": None, "height": str(view.height), "codespace": ""}
         handler = self._handlers.get(path)
@@ -282,6 +292,15 @@ def _found(result: TxResult) -> dict[str, Any]:
         "tx_result": result_json(result),
         "tx": base64_text(result.tx.raw),
     }
+
+
+def _subject(params: dict[str, Any]) -> bytes:
+    """What rules are matched against: the parameters, and a transaction in them decoded."""
+    text = orjson.dumps(params)
+    try:
+        return text + base64.b64decode(str(params.get("tx", "")), validate=True)
+    except binascii.Error:
+        return text
 
 
 def _validator() -> dict[str, Any]:

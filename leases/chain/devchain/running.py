@@ -10,13 +10,15 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, TypeVar
 
-from leases.chain.devchain import actions
+from leases.chain.devchain import actions, profiles, snapshot
 from leases.chain.devchain.genesis import build
 from leases.chain.devchain.keys import PWR, Key
-from leases.chain.devchain.node import Node, Ports
+from leases.chain.devchain.node import Limits, Node, Ports
 from leases.chain.devchain.records import Lease
+from leases.chain.devchain.state_file import StateFile
 from leases.chain.devchain.transactions import CheckResult, TxResult
 
 T = TypeVar("T")
@@ -236,6 +238,22 @@ class RunningDevchain:
 
         self.call(work)
 
+    def snapshot(self) -> dict[str, Any]:
+        """The whole chain as one JSON value."""
+        return self.call(lambda: snapshot.take(self.node.chain))
+
+    def restore(self, value: dict[str, Any]) -> None:
+        """Put a snapshot of this chain in its place."""
+        self.call(lambda: self.node.restore(value))
+
+    def set_profile(self, name: str) -> None:
+        """Answer and judge as the generation A, B or C of the ledger from now on."""
+
+        def work() -> None:
+            self.node.chain.profile = profiles.profile(name)
+
+        self.call(work)
+
     def reset(self) -> None:
         """Start the chain again, empty, with the same id."""
         self.call(self.node.reset)
@@ -246,11 +264,7 @@ class RunningDevchain:
         """Make a rule (see `leases.chain.devchain.faults`); its number."""
 
         def work() -> int:
-            rule = self.node.chain.faults.add(effect, where=where, times=times, **parameters)
-            if effect == "ws_close":
-                self.node.chain.faults.find("ws_close", "ws")
-                self.node.hub.close_all(int(parameters.get("code", 1001)))
-            return rule.id
+            return self.node.chain.faults.add(effect, where=where, times=times, **parameters).id
 
         return self.call(work)
 
@@ -292,15 +306,36 @@ def start(
     block_interval: float = 1.0,
     host: str = "127.0.0.1",
     ports: Ports | None = None,
-    profile: str = "B",
+    profile: str = "",
     min_gas_price: Fraction | int | None = None,
+    state: Path | None = None,
+    limits: Limits | None = None,
 ) -> RunningDevchain:
-    """Start a chain; the caller stops it with `stop`. Raises OSError when a port is taken."""
+    """Start a chain, or go on with the one in the file `state`; the caller stops it with `stop`.
+
+    A saved chain keeps its fixture, its price and, unless one is named here, its profile. Raises OSError when a port
+    is taken or the file cannot be written, ValueError when the file holds another chain than `chain_id`.
+    """
     price = None if min_gas_price is None else Fraction(min_gas_price)
+    file = StateFile(state) if state is not None else None
+    saved = file.read() if file is not None else None
+    if saved is not None:
+        if chain_id and chain_id != saved["chain_id"]:
+            raise ValueError(f"{state} holds the chain {saved['chain_id']}, not {chain_id}")
+        fixture, chain_id = saved["genesis"], saved["chain_id"]
+        saved["gas_price"] = saved["gas_price"] if price is None else str(price)
     genesis = build(fixture, chain_id=chain_id, gas_price=price)
 
     async def make() -> Node:
-        node = Node(genesis, profile=profile, mode=block_mode, interval=block_interval)
+        node = Node(
+            genesis,
+            profile=profile,
+            mode=block_mode,
+            interval=block_interval,
+            file=file,
+            saved=saved,
+            limits=limits,
+        )
         await node.start(host, ports or Ports())
         return node
 

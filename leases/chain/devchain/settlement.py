@@ -8,12 +8,22 @@ the balance, the lease is exhausted.
 from __future__ import annotations
 
 from leases.chain.devchain.context import Context
-from leases.chain.devchain.keys import Coins, add_coins, as_coins, credit_address, subtract_coins
+from leases.chain.devchain.errors import Refused
+from leases.chain.devchain.keys import (
+    DISTRIBUTION,
+    FEE_COLLECTOR,
+    Coins,
+    add_coins,
+    as_coins,
+    credit_address,
+    subtract_coins,
+)
 from leases.chain.devchain.records import ACTIVE, CLOSED, PENDING, Lease
 from leases.chain.devchain.state import State
 
 _CENTURY = 100 * 365 * 86400
 EXHAUSTED = "credit exhausted"
+CANNOT_RECEIVE = (FEE_COLLECTOR, DISTRIBUTION)
 
 
 def whole_seconds(lease: Lease, until: int) -> int:
@@ -21,23 +31,42 @@ def whole_seconds(lease: Lease, until: int) -> int:
     return max(0, (until - lease.settled_at) // 10**9)
 
 
-def accrued(state: State, lease: Lease, until: int) -> tuple[Coins, bool]:
-    """What is owed and can be paid at this time, and whether the credit is exhausted by it."""
+def accrued(state: State, lease: Lease, until: int, *, strict: bool = False) -> tuple[Coins, bool]:
+    """What is owed and can be paid at this time, and whether the credit is exhausted by it.
+
+    On a `strict` chain what other leases have reserved cannot be used.
+    """
+    others = dict(_reserved_by_others(state, lease)) if strict else {}
     seconds = whole_seconds(lease, until)
     address = credit_address(lease.tenant)
     paid, exhausted = {}, False
     for denom, rate in lease.rate():
-        balance = state.balance(address, denom)
+        balance = max(0, state.balance(address, denom) - others.get(denom, 0))
         owed = balance if seconds > _CENTURY else rate * seconds
         exhausted = exhausted or owed >= balance
         paid[denom] = min(owed, balance)
     return as_coins(paid), exhausted
 
 
+def _reserved_by_others(state: State, lease: Lease) -> Coins:
+    account = state.credits.get(lease.tenant)
+    if account is None:
+        return ()
+    own = reservation(lease, state.params.min_lease_duration) if lease.state in (PENDING, ACTIVE) else ()
+    return subtract_coins(account.reserved, own)
+
+
+def require_receiver(ctx: Context, payout_address: str) -> None:
+    """On a strict chain: refuse a payout address that cannot receive money."""
+    if ctx.profile.strict and payout_address in CANNOT_RECEIVE:
+        raise Refused("sdk", 4, f"{payout_address} is not allowed to receive funds")
+
+
 def settle(ctx: Context, lease: Lease, until: int) -> tuple[Lease, Coins, bool]:
     """Pay the provider up to a time: the settled lease (stored), what was paid, whether the credit is exhausted."""
-    paid, exhausted = accrued(ctx.state, lease, until)
+    paid, exhausted = accrued(ctx.state, lease, until, strict=ctx.profile.strict)
     provider = ctx.state.providers[lease.provider_uuid]
+    require_receiver(ctx, provider.payout_address)
     if paid:
         ctx.pay(credit_address(lease.tenant), provider.payout_address, paid)
     if whole_seconds(lease, until) or exhausted:

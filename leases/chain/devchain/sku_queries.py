@@ -32,7 +32,7 @@ def _provider(_chain: Chain, view: View, request: bytes) -> bytes:
     return sku_pb2.QueryProviderResponse(provider=provider_message(provider)).SerializeToString()
 
 
-def _providers(_chain: Chain, view: View, request: bytes, *, by_address: bool = False) -> bytes:
+def _providers(chain: Chain, view: View, request: bytes, *, by_address: bool = False) -> bytes:
     cls = sku_pb2.QueryProviderByAddressRequest if by_address else sku_pb2.QueryProvidersRequest
     query: Any = cls.FromString(request)
     if by_address and not query.address:
@@ -42,7 +42,7 @@ def _providers(_chain: Chain, view: View, request: bytes, *, by_address: bool = 
         for uuid, provider in view.state.providers.items()
         if (provider.active or not query.active_only) and (not by_address or provider.address == query.address)
     }
-    page = cut(sorted(chosen), query.pagination)
+    page = cut(sorted(chosen), query.pagination, strict=chain.profile.strict)
     answer = sku_pb2.QueryProvidersResponse(
         providers=[provider_message(chosen[uuid]) for uuid in page.keys], pagination=page.response
     )
@@ -58,7 +58,7 @@ def _sku(_chain: Chain, view: View, request: bytes) -> bytes:
     return sku_pb2.QuerySKUResponse(sku=sku_message(sku)).SerializeToString()
 
 
-def _skus(_chain: Chain, view: View, request: bytes, *, by_provider: bool = False) -> bytes:
+def _skus(chain: Chain, view: View, request: bytes, *, by_provider: bool = False) -> bytes:
     cls = sku_pb2.QuerySKUsByProviderRequest if by_provider else sku_pb2.QuerySKUsRequest
     query: Any = cls.FromString(request)
     if by_provider and not query.provider_uuid:
@@ -68,7 +68,7 @@ def _skus(_chain: Chain, view: View, request: bytes, *, by_provider: bool = Fals
         for uuid, sku in view.state.skus.items()
         if (sku.active or not query.active_only) and (not by_provider or sku.provider_uuid == query.provider_uuid)
     }
-    page = cut(sorted(chosen), query.pagination)
+    page = cut(sorted(chosen), query.pagination, strict=chain.profile.strict)
     answer = sku_pb2.QuerySKUsResponse(skus=[sku_message(chosen[uuid]) for uuid in page.keys], pagination=page.response)
     return answer.SerializeToString()
 

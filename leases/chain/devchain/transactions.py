@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
 
+from leases.chain.devchain import profiles
 from leases.chain.devchain.errors import Refused
 from leases.chain.devchain.keys import Coins
-from leases.chain.devchain.messages import TYPES, parse_strictly, refuse_unknown_fields, signer_of, unpack
+from leases.chain.devchain.messages import (
+    TYPES,
+    inner_messages,
+    parse_strictly,
+    refuse_unknown_fields,
+    signer_of,
+    unpack,
+)
+from leases.chain.devchain.profiles import Profile
 from leases.chain.devchain.records import Event
 from leases.chain.proto import secp256k1_pb2, tx_pb2
 
@@ -123,9 +132,11 @@ def _public_key(auth: tx_pb2.AuthInfo) -> bytes:
     return secp256k1_pb2.PubKey.FromString(auth.signer_infos[0].public_key.value).key
 
 
-def check_form(tx: DecodedTx) -> None:
-    """Every message's own form; raises `Refused`."""
+def check_form(tx: DecodedTx, traits: Profile) -> None:
+    """Every message's own form, those inside of others too; raises `Refused`."""
     if not tx.messages:
         raise Refused("sdk", 18, "must contain at least one message")
     for type_url, message in tx.messages:
         TYPES[type_url].check(message)
+        for inner in inner_messages(message):
+            profiles.check_form(traits, inner)

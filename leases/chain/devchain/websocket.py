@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -21,10 +22,12 @@ from websockets.server import ServerProtocol
 
 from leases.chain.devchain.blocks import Block
 from leases.chain.devchain.chain import Chain
+from leases.chain.devchain.faults import Fault
 from leases.chain.devchain.frames import Publication, publications
 from leases.chain.devchain.http_server import Request
 from leases.chain.devchain.query_language import MAX_LENGTH, Query, parse
 from leases.chain.devchain.rpc import Rpc, RpcError, dumps
+from leases.chain.devchain.stream_faults import Disturber, garbage, named
 
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.ERROR)
@@ -40,6 +43,7 @@ class Subscription:
     text: str
     query: Query
     waiting: int = 0
+    disturber: Disturber = field(default_factory=Disturber)
 
 
 class Connection:
@@ -50,10 +54,11 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._protocol = ServerProtocol(max_size=16 * 1024 * 1024, logger=_LOG)
-        self._outbox: deque[tuple[Subscription | None, bytes]] = deque()
+        self._outbox: deque[tuple[Subscription | None, bytes, float]] = deque()
         self._ready = asyncio.Event()
         self._sent = asyncio.Event()
         self._partial = b""
+        self._is_mute = False
         self.subscriptions: dict[str, Subscription] = {}
 
     async def serve(self, request: Request) -> None:
@@ -63,6 +68,8 @@ class Connection:
             if isinstance(event, Handshake):
                 self._protocol.send_response(self._protocol.accept(event))
         self._flush()
+        if self._hub.faults.find("ws_half_open", "ws") is not None:
+            self.mute()
         sender = asyncio.create_task(self._send_forever())
         pinger = asyncio.create_task(self._ping_forever())
         try:
@@ -75,11 +82,14 @@ class Connection:
     async def _read_forever(self) -> None:
         while True:
             try:
-                data = await asyncio.wait_for(self._reader.read(65536), READ_LIMIT)
+                limit = None if self._is_mute else READ_LIMIT
+                data = await asyncio.wait_for(self._reader.read(65536), limit)
             except (TimeoutError, ConnectionError):
                 return
             if not data:
                 return
+            if self._is_mute:
+                continue
             self._protocol.receive_data(data)
             for event in self._protocol.events_received():
                 if isinstance(event, Frame):
@@ -134,6 +144,9 @@ class Connection:
             query = parse(text)
         except ValueError as error:
             raise RpcError(str(error)) from None
+        rule = self._hub.faults.find("ws_error", "ws", text.encode(), only=lambda rule: named(rule, number))
+        if rule is not None:
+            raise RpcError(str(rule.parameters.get("text", "fault")))
         if text in self.subscriptions:
             raise RpcError("already subscribed")
         self.subscriptions[text] = Subscription(number, text, query)
@@ -142,12 +155,25 @@ class Connection:
         if self.subscriptions.pop(text, None) is None:
             raise RpcError("subscription not found")
 
-    def send(self, data: bytes, subscription: Subscription | None = None) -> None:
-        """Queue a text frame."""
+    def send(self, data: bytes, subscription: Subscription | None = None, *, late: float = 0.0) -> None:
+        """Queue a text frame; one that comes `late` (seconds) holds up those behind it, as on any connection."""
+        if self._is_mute:
+            return
         if subscription is not None:
             subscription.waiting += 1
-        self._outbox.append((subscription, data))
+        self._outbox.append((subscription, data, asyncio.get_running_loop().time() + late if late else 0.0))
         self._ready.set()
+
+    def mute(self) -> None:
+        """Say nothing any more and hear nothing; the connection itself stays until the client ends it."""
+        self._is_mute = True
+        self._outbox.clear()
+
+    def let_go(self) -> None:
+        """Send what a rule that is over held back."""
+        for subscription in self.subscriptions.values():
+            for frame, _ in subscription.disturber.let_go():
+                self.send(frame, subscription)
 
     async def publish(self, publication: Publication) -> None:
         """Queue a frame for every subscription that wants it; one that is full for too long is cancelled."""
@@ -157,7 +183,9 @@ class Connection:
             if subscription.waiting >= MAX_WAITING and not await self._drained(subscription):
                 self.cancel(subscription, "client is not pulling messages fast enough")
                 continue
-            self.send(publication.frame(subscription.id, subscription.text), subscription)
+            frame = publication.frame(subscription.id, subscription.text)
+            for data, late in subscription.disturber.pass_on(self._hub.faults, frame):
+                self.send(data, subscription, late=late)
 
     async def _drained(self, subscription: Subscription) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -175,7 +203,10 @@ class Connection:
         self.send(dumps({"jsonrpc": "2.0", "id": subscription.id, "error": error}))
 
     def close(self, code: int) -> None:
-        """Send a close frame and let the connection end."""
+        """Send a close frame and let the connection end; code 0 resets it without a word."""
+        if code == 0:
+            self._writer.transport.abort()
+            return
         with contextlib.suppress(Exception):
             self._protocol.send_close(code)
             self._flush()
@@ -187,7 +218,9 @@ class Connection:
                 await self._ready.wait()
                 self._ready.clear()
                 while self._outbox:
-                    subscription, data = self._outbox.popleft()
+                    subscription, data, due = self._outbox.popleft()
+                    if due:
+                        await asyncio.sleep(due - asyncio.get_running_loop().time())
                     self._protocol.send_text(data)
                     self._flush()
                     await self._writer.drain()
@@ -203,6 +236,8 @@ class Connection:
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
+            if self._is_mute:
+                continue
             if data:
                 self._writer.write(data)
             elif self._writer.can_write_eof():
@@ -215,6 +250,8 @@ class Hub:
 
     def __init__(self, chain: Chain, rpc: Rpc) -> None:
         self._chain = chain
+        self.faults = chain.faults
+        self.faults.listeners.append(self._on_fault)
         self.rpc = rpc
         self.connections: set[Connection] = set()
         self._blocks: asyncio.Queue[Block] = asyncio.Queue()
@@ -237,18 +274,54 @@ class Hub:
                     await connection.publish(publication)
 
     def _publications(self, block: Block) -> Iterator[Publication]:
-        faults = self._chain.faults
-        for publication in publications(block, self._chain.chain_id):
-            rule = faults.find("ws_close", "ws")
-            if rule is not None:
-                self.close_all(int(rule.parameters.get("code", 1001)))
-            if faults.find("ws_drop", "ws") is None:
-                yield publication
+        for publication in publications(block, self._chain.network):
+            if self.faults.all():
+                self._break()
+            yield publication
+
+    def _break(self) -> None:
+        """What rules do to whole connections."""
+        rule = self.faults.find("ws_close", "ws")
+        if rule is not None:
+            self.close_all(int(rule.parameters.get("code", 1001)))
+        rule = self.faults.find("ws_garbage", "ws")
+        if rule is not None:
+            self._send_to_all(garbage(rule))
+        for connection in list(self.connections):
+            for subscription in list(connection.subscriptions.values()):
+                told = functools.partial(named, number=subscription.id)
+                if self.faults.find("ws_cancel", "ws", subscription.text.encode(), only=told) is not None:
+                    connection.cancel(subscription, "client is not pulling messages fast enough")
+
+    def _on_fault(self, rule: Fault, began: bool) -> None:
+        """A rule that is new acts on the connections there are; one that is over lets go of what it held back."""
+        if rule.effect == "ws_reorder" and not began:
+            asyncio.get_running_loop().call_soon(self._let_go)
+        if rule.effect == "ws_half_open" and began:
+            for connection in list(self.connections):
+                if self.faults.find("ws_half_open", "ws", only=lambda one: one is rule) is not None:
+                    connection.mute()
+        if rule.effect in ("ws_close", "ws_garbage", "ws_cancel") and began:
+            self._break()
+
+    def _let_go(self) -> None:
+        for connection in self.connections:
+            connection.let_go()
+
+    def _send_to_all(self, data: bytes) -> None:
+        for connection in self.connections:
+            connection.send(data)
 
     def close_all(self, code: int) -> None:
         """Close every connection."""
         for connection in list(self.connections):
             connection.close(code)
+
+    def say_goodbye(self) -> None:
+        """The node goes down: every subscription ends with the node's reason."""
+        for connection in list(self.connections):
+            for subscription in list(connection.subscriptions.values()):
+                connection.cancel(subscription, "CometBFT exited")
 
     async def upgrade(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""

@@ -51,9 +51,7 @@ def _withdraw_leases(ctx: Context, msg: pb.MsgWithdraw) -> pb.MsgWithdrawRespons
     if not payments:
         raise Refused("billing", 15, "nothing to withdraw")
     for lease, paid, closed in payments:
-        amount = ("amount", "0" if closed else coins_text(paid))
-        last = ("auto_closed", "true") if closed else ("payout_address", provider.payout_address)
-        ctx.emit("provider_withdraw", ("lease_uuid", lease.uuid), amount, ("provider_uuid", provider.uuid), last)
+        _emit_withdraw(ctx, lease, provider, paid=paid, closed=closed)
     amounts = settlement.total([paid for _, paid, _ in payments])
     if len(leases) > 1:
         ctx.emit(
@@ -83,27 +81,28 @@ def _settle_one(ctx: Context, lease: Lease) -> tuple[Coins, bool]:
 def _withdraw_provider(ctx: Context, msg: pb.MsgWithdraw) -> pb.MsgWithdrawResponse:
     provider = _provider_for(ctx, msg.provider_uuid, msg.sender)
     uuids = ctx.state.lease_uuids("provider", provider.uuid, ACTIVE)
+    if not ctx.profile.cursors:
+        uuids = uuids + ctx.state.lease_uuids("provider", provider.uuid, CLOSED)
     start = bisect.bisect_right(uuids, msg.key.decode("utf-8", "replace")) if msg.key else 0
     page = list(uuids[start : start + (msg.limit or 50)])
     more = start + len(page) < len(uuids)
     amounts: list[Coins] = []
+    failed: list[str] = []
     closed_count = count = 0
     for uuid in page:
         lease = ctx.state.leases[uuid]
-        paid, closed = _settle_one(ctx, lease)
+        try:
+            paid, closed = _settle_one(ctx, lease)
+        except Refused:  # refused before anything of this lease was paid
+            failed.append(uuid)
+            continue
         ctx.gas += _GAS_PAID if paid or closed else _GAS_VISITED
         count += bool(paid or closed)
+        closed_count += closed
         amounts.append(paid)
-        if closed:
-            closed_count += 1
-            ctx.emit(
-                "lease_auto_closed",
-                ("lease_uuid", lease.uuid),
-                ("tenant", lease.tenant),
-                ("provider_uuid", lease.provider_uuid),
-                ("reason", "credit_exhausted"),
-            )
+        _tell_settled(ctx, lease, provider, paid=paid, closed=closed)
     total = settlement.total(amounts)
+    told = (("failed_lease_count", str(len(failed))), ("failed_lease_uuids", ",".join(failed)))
     ctx.emit(
         "batch_withdraw",
         ("provider_uuid", provider.uuid),
@@ -111,14 +110,39 @@ def _withdraw_provider(ctx: Context, msg: pb.MsgWithdraw) -> pb.MsgWithdrawRespo
         ("lease_count", str(count)),
         ("payout_address", provider.payout_address),
         ("auto_closed", str(closed_count)),
+        *(told if ctx.profile.strict else ()),
     )
     return pb.MsgWithdrawResponse(
         total_amounts=pb_coins(total),
         payout_address=provider.payout_address,
         withdrawal_count=count,
         has_more=more,
-        next_key=page[-1].encode() if more and page else b"",
+        next_key=page[-1].encode() if more and page and ctx.profile.cursors else b"",
+        failed_lease_uuids=failed,
     )
+
+
+def _tell_settled(ctx: Context, lease: Lease, provider: Provider, *, paid: Coins, closed: bool) -> None:
+    """What a withdrawal by provider tells of one lease; the strict chain tells payments too."""
+    strict = ctx.profile.strict
+    if strict and (paid or closed):
+        _emit_withdraw(ctx, lease, provider, paid=paid, closed=closed)
+    if closed:
+        amount = (("amount", coins_text(paid)), ("payout_address", provider.payout_address))
+        ctx.emit(
+            "lease_auto_closed",
+            ("lease_uuid", lease.uuid),
+            ("tenant", lease.tenant),
+            ("provider_uuid", lease.provider_uuid),
+            ("reason", "credit_exhausted"),
+            *(amount if strict else ()),
+        )
+
+
+def _emit_withdraw(ctx: Context, lease: Lease, provider: Provider, *, paid: Coins, closed: bool) -> None:
+    amount = ("amount", "0" if closed else coins_text(paid))
+    last = ("auto_closed", "true") if closed else ("payout_address", provider.payout_address)
+    ctx.emit("provider_withdraw", ("lease_uuid", lease.uuid), amount, ("provider_uuid", provider.uuid), last)
 
 
 # --- custom domains ----------------------------------------------------------
@@ -157,7 +181,7 @@ def set_domain(ctx: Context, msg: pb.MsgSetItemCustomDomain) -> pb.MsgSetItemCus
         "lease_custom_domain_set" if domain else "lease_custom_domain_cleared",
         ("lease_uuid", lease.uuid),
         ("tenant", lease.tenant),
-        ("provider_uuid", lease.provider_uuid),
+        *((("provider_uuid", lease.provider_uuid),) if ctx.profile.domain_providers else ()),
         ("service_name", msg.service_name),
         ("custom_domain", domain or old),
         ("set_by", set_by),

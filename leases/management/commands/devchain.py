@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
-from argparse import ArgumentParser
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from urllib import error, request
 from django.core.management.base import BaseCommand, CommandError
 
 from leases.chain import devchain
+from leases.chain.devchain import commandline
 
+_DEFAULTS = devchain.Limits()
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
@@ -27,52 +30,57 @@ def seconds(text: str) -> float:
 
 
 class Command(BaseCommand):
-    """Run the simulated chain until SIGTERM or Ctrl-C."""
+    """Run the simulated chain until SIGTERM or Ctrl-C, or speak to a running one."""
 
-    help = "The simulated chain for development; `devchain call METHOD PATH [JSON]` asks a running one."
+    help = "The simulated chain for development. With words it asks a running one: NOUN VERB [words] [name=value …]"
     requires_system_checks: list[str] = []
     requires_migrations_checks = False
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        """The parser, with all nouns and verbs below its options."""
+        told = "commands for a running chain:\n" + commandline.listing()
+        kwargs |= {"epilog": told, "formatter_class": RawDescriptionHelpFormatter}
+        return super().create_parser(prog_name, subcommand, **kwargs)
+
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Flags as in the documentation of `leases.chain.devchain`."""
-        parser.add_argument("action", nargs="*", help="call METHOD PATH [JSON]: one call of the admin API")
+        """Flags as in docs/devchain.md."""
+        parser.add_argument("words", nargs="*", help="NOUN VERB …, or call METHOD PATH [JSON]")
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--grpc-port", type=int, default=9090)
         parser.add_argument("--rpc-port", type=int, default=26657)
         parser.add_argument("--rest-port", type=int, default=1317)
         parser.add_argument("--admin-port", type=int, default=26670)
         parser.add_argument("--chain-id", default="")
-        parser.add_argument("--fixture", choices=("devnet", "scenario", "bare"), default="devnet")
-        parser.add_argument("--profile", choices=("B",), default="B")
-        parser.add_argument("--block-mode", choices=("interval", "instant", "manual"), default="interval")
+        parser.add_argument(
+            "--genesis", "--fixture", dest="genesis", choices=("devnet", "scenario", "bare"), default="devnet"
+        )
+        parser.add_argument("--profile", choices=("A", "B", "C"), default="", help="B, or what --state holds")
+        parser.add_argument("--block-mode", choices=devchain.MODES, default="interval")
         parser.add_argument("--block-interval", type=seconds, default=1.0)
-        parser.add_argument("--min-gas-price", type=Fraction, default=None)
+        parser.add_argument("--block-gas-limit", type=int, default=-1, help="-1: none")
+        parser.add_argument("--min-gas-price", type=Fraction, default=None, help="umfx per gas")
+        parser.add_argument("--mempool-size", type=int, default=_DEFAULTS.mempool_size)
+        parser.add_argument("--keep-blocks", type=int, default=_DEFAULTS.keep_blocks)
+        parser.add_argument("--history", action="store_true", help="let x-cosmos-block-height select a past height")
+        parser.add_argument("--no-keepalive-policy", dest="keepalive_policy", action="store_false")
+        parser.add_argument("--state", type=Path, default=None, help="keep the chain in this file")
         parser.add_argument("--ready-file", type=Path, default=None)
+        parser.add_argument("--in", dest="source", type=Path, default=None, help="a file for `state restore`")
+        parser.add_argument("--out", dest="target", type=Path, default=None, help="write the answer there")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Serve, or make the one call."""
-        if options["action"]:
-            self.stdout.write(ask(options["admin_port"], options["action"]))
+        if options["words"]:
+            answer = ask(options["admin_port"], options["words"], source=options["source"])
+            if options["target"] is not None:
+                options["target"].write_text(answer)
+            else:
+                self.stdout.write(answer)
             return
-        ports = devchain.Ports(
-            grpc=options["grpc_port"], rpc=options["rpc_port"], rest=options["rest_port"], admin=options["admin_port"]
-        )
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        try:
-            chain = devchain.start(
-                fixture=options["fixture"],
-                chain_id=options["chain_id"],
-                block_mode=options["block_mode"],
-                block_interval=options["block_interval"],
-                host=options["host"],
-                ports=ports,
-                profile=options["profile"],
-                min_gas_price=options["min_gas_price"],
-            )
-        except OSError as refused:
-            raise CommandError(f"devchain cannot listen: {refused}") from refused
+        chain = _start(options)
         info = json.dumps(chain.call(chain.node.info))
         self.stdout.write(info)
         self.stdout.flush()
@@ -82,13 +90,34 @@ class Command(BaseCommand):
         devchain.stop(chain)
 
 
-def ask(port: int, action: list[str]) -> str:
+def _start(options: dict[str, Any]) -> devchain.RunningDevchain:
+    ports = devchain.Ports(
+        grpc=options["grpc_port"], rpc=options["rpc_port"], rest=options["rest_port"], admin=options["admin_port"]
+    )
+    names = ("keep_blocks", "block_gas_limit", "mempool_size", "history", "keepalive_policy")
+    try:
+        return devchain.start(
+            fixture=options["genesis"],
+            chain_id=options["chain_id"],
+            block_mode=options["block_mode"],
+            block_interval=options["block_interval"],
+            host=options["host"],
+            ports=ports,
+            profile=options["profile"],
+            min_gas_price=options["min_gas_price"],
+            state=options["state"],
+            limits=devchain.Limits(**{name: options[name] for name in names}),
+        )
+    except (OSError, ValueError) as refused:
+        raise CommandError(f"devchain cannot start: {refused}") from refused
+
+
+def ask(port: int, words: list[str], *, source: Path | None = None) -> str:
     """Call the admin API of a running chain; raises CommandError with its refusal."""
-    if action[0] != "call" or len(action) not in (3, 4):
-        raise CommandError("usage: devchain call METHOD PATH [JSON]")
-    body = action[3].encode() if len(action) == 4 else None
-    path = action[2] if action[2].startswith("/admin") else f"/admin/{action[2].lstrip('/')}"
-    call = request.Request(f"http://127.0.0.1:{port}{path}", body, method=action[1].upper())
+    method, path, body = _call(words)
+    if source is not None:
+        body = sys.stdin.read() if str(source) == "-" else source.read_text()
+    call = request.Request(f"http://127.0.0.1:{port}/admin/{path}", body.encode() or None, method=method)
     try:
         with request.urlopen(call, timeout=60) as answer:  # noqa: S310
             text: str = answer.read().decode()
@@ -97,3 +126,17 @@ def ask(port: int, action: list[str]) -> str:
         raise CommandError(refused.read().decode()) from refused
     except error.URLError as refused:
         raise CommandError(f"no chain answers on port {port}: {refused.reason}") from refused
+
+
+def _call(words: list[str]) -> tuple[str, str, str]:
+    """Method, path below `/admin/` and JSON text of the words; raises CommandError."""
+    if words[0] == "call":
+        if len(words) not in (3, 4):
+            raise CommandError("usage: devchain call METHOD PATH [JSON]")
+        path = words[2].lstrip("/").removeprefix("admin/")
+        return words[1].upper(), path, words[3] if len(words) == 4 else ""
+    try:
+        method, path, body = commandline.call_of(words)
+    except commandline.BadCommand as error_:
+        raise CommandError(str(error_)) from None
+    return method, path, json.dumps(body) if body and method != "GET" else ""

@@ -61,9 +61,11 @@ def test_a_height_above_the_tip_is_an_error_over_http_200(devchain):
     assert rpc(devchain, "block_results", height=999999)["error"] == error_member
 
 
-def test_old_blocks_are_forgotten(devchain, monkeypatch):
-    monkeypatch.setattr("leases.chain.devchain.chain.KEPT_BLOCKS", 5)
+def test_old_blocks_and_their_transactions_are_forgotten(devchain):
+    devchain.create_lease()
+    devchain.node.chain.kept_blocks = 5
     tip = devchain.produce_block(count=10)
+    assert devchain.txs() == []
     text = f"height 1 is not available, lowest height is {tip - 4}"
     assert rpc(devchain, "block_results", height="1")["error"]["data"] == text
     assert rpc(devchain, "block_results", height=str(tip - 4))["result"]["height"] == str(tip - 4)
