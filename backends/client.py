@@ -6,7 +6,7 @@ answer. Silence, errors and unreadable answers are `Unknown`; only an exact 404 
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -59,7 +59,7 @@ from backends.requests import (
     stats_request,
 )
 from fred import metrics
-from fred.http import Request, Response, fetch
+from fred.http import ErrorKind, HttpError, Request, Response, fetch
 
 __all__ = [
     "Accepted",
@@ -89,6 +89,7 @@ __all__ = [
 
 log = structlog.get_logger("backends.client")
 
+BREAKER_OPEN = "circuit breaker is open"
 MAX_PAGES = 100_000
 STATS_SECONDS = 2.0
 HEALTH_SECONDS = 3.0
@@ -108,8 +109,8 @@ class Health:
 class Gate(Protocol):
     """A circuit breaker around the reads; `fred.breaker.Breaker` is one."""
 
-    def enter(self) -> int | None:
-        """A ticket for one call, or None when nothing may be sent."""
+    def enter(self, *, limit: float | None = None) -> int | None:
+        """A ticket for one call of at most `limit` seconds, or None when nothing may be sent."""
 
     def record(self, ticket: int, *, pulse: str) -> None:
         """What the call told about the backend: success, failure or neutral."""
@@ -117,13 +118,15 @@ class Gate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackendClient:
-    """Reads from one backend; thread safe, each call waits at most the target's time limit.
+    """Reads from one backend; thread safe, each call waits at most the target's time limit, or `limit` if shorter.
 
-    A fenced backend is never contacted. `fetch` is where the requests go, for tests of this class alone.
+    A fenced backend is never contacted. `limit` (seconds) is the caller's own haste: running into it says nothing
+    about the backend. `fetch` is where the requests go, for tests of this class alone.
     """
 
     target: BackendTarget
     gate: Gate | None = None
+    limit: float | None = None
     fetch: Callable[[Request], Response] = fetch
 
     def info(self, lease_uuid: UUID) -> LeaseInfo | Absent | Unknown:
@@ -229,14 +232,16 @@ class BackendClient:
     ) -> _T | Absent | Unknown:
         if self.target.fenced:
             return Unknown(self._refused_locally())
-        ticket = None
+        ticket, request = None, build()
+        if self.limit is not None and self.limit < request.timeout:
+            request = replace(request, timeout=self.limit)
         if self.gate is not None:
-            ticket = self.gate.enter()
+            ticket = self.gate.enter(limit=request.timeout)
             if ticket is None:
-                return Unknown("circuit breaker is open")
+                return Unknown(BREAKER_OPEN)
         pulse = Pulse.NEUTRAL
         try:
-            found, pulse = self._exchange(operation, build(), decode)
+            found, pulse = self._exchange(operation, request, decode)
         finally:
             if self.gate is not None and ticket is not None:
                 self.gate.record(ticket, pulse=pulse)
@@ -247,7 +252,8 @@ class BackendClient:
     ) -> tuple[_T | Absent | Unknown, Pulse]:
         response = self.fetch(request)
         if response.error is not None:
-            return Unknown(envelope.clean(f"{operation} request failed: {response.error.message}")), Pulse.FAILURE
+            pulse = Pulse.NEUTRAL if self._gave_up_early(request, response.error) else Pulse.FAILURE
+            return Unknown(envelope.clean(f"{operation} request failed: {response.error.message}")), pulse
         if response.status == 200:
             try:
                 return decode(response.body), Pulse.SUCCESS
@@ -256,6 +262,10 @@ class BackendClient:
         if response.status == 404:
             return Absent(), Pulse.SUCCESS
         return self._bad_status(operation, response)
+
+    def _gave_up_early(self, request: Request, error: HttpError) -> bool:
+        """Whether our own haste ended the call: the backend had less time than it is configured to have."""
+        return error.kind in {ErrorKind.TIMEOUT, ErrorKind.CONNECT_TIMEOUT} and request.timeout < self.target.timeout
 
     def _bad_status(self, operation: str, response: Response) -> tuple[Unknown, Pulse]:
         if response.status == 503 and self.target.dialect is Dialect.CURRENT:

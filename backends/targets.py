@@ -8,8 +8,10 @@ from collections.abc import Mapping
 
 from django.conf import settings
 
+from backends.client import BackendClient
 from backends.models import Backend
 from backends.requests import BackendTarget
+from fred import breaker
 from fred.conf.backends import BackendConfig
 from fred.http import Tls
 
@@ -51,6 +53,12 @@ def configured() -> Mapping[str, BackendTarget]:
 def target(name: str) -> BackendTarget | None:
     """The target of one backend, None when the configuration has none of this name."""
     return _view.all().get(name)
+
+
+def client(name: str) -> BackendClient | None:
+    """Reads from one backend, through its circuit breaker; None when it is not configured or fenced."""
+    found = target(name)
+    return None if found is None or found.fenced else BackendClient(found, breaker.of(name))
 
 
 def forget() -> None:

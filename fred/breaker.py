@@ -214,13 +214,13 @@ class _Process:
         self._client: Redis | None = None
         self._breakers: dict[str, Breaker] = {}
 
-    def of(self, name: str, *, key: str = "", **limits: float) -> Breaker:
+    def of(self, name: str, *, key: str = "", open_for: float = OPEN_S, probe_for: float = PROBE_S) -> Breaker:
         with self._lock:
             if self._pid != os.getpid():
                 self._forget()
             found = self._breakers.get(key or name)
             if found is None:
-                found = Breaker(self._valkey(), name, key=key, **limits)
+                found = Breaker(self._valkey(), name, key=key, open_for=open_for, probe_for=probe_for)
                 self._breakers[key or name] = found
             return found
 

@@ -13,7 +13,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fred import heartbeat
+from fred import breaker, heartbeat
 from fred.gauges import Samples, shared_gauges
 from leases.status import LeaseState
 
@@ -92,6 +92,7 @@ def register() -> None:
     shared_gauges.register("database", of_the_database)
     shared_gauges.register("processes", of_the_processes)
     shared_gauges.register("queues", of_the_queues)
+    shared_gauges.register("breakers", of_the_breakers)
 
 
 def of_the_build() -> Mapping[str, Samples]:
@@ -114,6 +115,12 @@ def of_the_database() -> Mapping[str, Samples]:
                 label = LeaseState(int(first)).name.lower() if name == "fred_lease_count" else first
                 made.setdefault(name, {})[(label, second)[: _LABELS.get(name, 0)]] = float(value)
     return made
+
+
+def of_the_breakers() -> Mapping[str, Samples]:
+    """How the circuit breaker of each configured backend stands; closed until a call ever failed."""
+    found = breaker.states(one.name for one in settings.FRED.backends)
+    return {"fred_backend_circuit_breaker_state": {(name,): float(state.gauge) for name, state in found.items()}}
 
 
 def of_the_processes() -> Mapping[str, Samples]:

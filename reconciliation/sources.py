@@ -187,9 +187,8 @@ class Sources:
                 return f.Absent()
 
     def backend(self, name: str) -> BackendClient | None:
-        """A client for a configured, unfenced backend."""
-        target = targets.target(name)
-        return None if target is None or target.fenced else BackendClient(target)
+        """A client for a configured, unfenced backend, behind its circuit breaker."""
+        return targets.client(name)
 
     def loads(self, names: Iterable[str]) -> dict[str, LoadStats]:
         """The load of each of these backends that answers, at most 2 s old, all asked at once within 2 s."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 from typing import Final
@@ -15,6 +14,7 @@ from backends import targets
 from backends.client import BackendClient
 from backends.contract import Absent, LeaseInfo, ProvisionInfo, Unknown
 from backends.requests import BackendTarget
+from fred import breaker
 from placements.models import Placement
 from tenants_api.errors import ApiError
 from tenants_api.lease_reads import LeaseFacts
@@ -45,7 +45,7 @@ def owner(facts: LeaseFacts) -> BackendTarget:
 
 def info(target: BackendTarget, lease_uuid: UUID) -> LeaseInfo | Absent | Unknown:
     """Ask one backend how a lease is reached."""
-    found = BackendClient(_hurried(target)).info(lease_uuid)
+    found = _client(target).info(lease_uuid)
     if isinstance(found, Unknown):
         log.warning("backend.no_info", backend=target.name, lease_uuid=str(lease_uuid), reason=found.reason)
     return found
@@ -115,14 +115,14 @@ def search(asked: Iterable[BackendTarget], lease_uuid: UUID) -> ProvisionInfo | 
 
 
 def _ask(target: BackendTarget, lease_uuid: UUID, seconds: float) -> ProvisionInfo | Absent | Unknown:
-    found = BackendClient(_hurried(target, seconds)).provision_info(lease_uuid)
+    found = _client(target, seconds).provision_info(lease_uuid)
     if isinstance(found, Unknown):
         log.warning("backend.no_provision", backend=target.name, lease_uuid=str(lease_uuid), reason=found.reason)
     return found
 
 
-def _hurried(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendTarget:
-    return replace(target, timeout=min(target.timeout, seconds)) if target.timeout > seconds else target
+def _client(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendClient:
+    return BackendClient(target, breaker.of(target.name), limit=seconds)
 
 
 def _is_settled(facts: LeaseFacts) -> bool:

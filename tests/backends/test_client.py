@@ -1,6 +1,7 @@
 """Reads from a backend: complete or nothing, and silence is never absence."""
 
 import json
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -45,7 +46,7 @@ def read(script, method, *arguments, **changes):
 class Refusing:
     """A breaker that is open."""
 
-    def enter(self):
+    def enter(self, *, limit=None):
         return None
 
     def record(self, ticket, *, pulse):
@@ -58,7 +59,7 @@ class Listening:
     def __init__(self):
         self.pulses = []
 
-    def enter(self):
+    def enter(self, *, limit=None):
         return 7
 
     def record(self, ticket, *, pulse):
@@ -330,6 +331,16 @@ def test_the_breaker_hears_what_each_read_told(script, pulse):
     gate = Listening()
     with peer(script) as server:
         BackendClient(target(server.url), gate).info(LEASE)
+    assert gate.pulses == [pulse]
+
+
+@pytest.mark.parametrize(("limit", "pulse"), [(0.05, "neutral"), (None, "failure")])
+def test_p8_our_own_haste_says_nothing_about_the_backend(limit, pulse):
+    gate, held = Listening(), threading.Event()
+    with peer(lambda _got: held.wait(5) and None) as server:
+        client = BackendClient(target(server.url, timeout=1.0 if limit else 0.05), gate, limit=limit)
+        assert isinstance(client.info(LEASE), Unknown)
+        held.set()
     assert gate.pulses == [pulse]
 
 

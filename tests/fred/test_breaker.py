@@ -6,6 +6,7 @@ import pytest
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from structlog.testing import capture_logs
 
 from fred import breaker
 from fred.breaker import Breaker, State
@@ -94,6 +95,40 @@ def test_in_calm_nothing_is_written_and_little_read(valkey):
     after = valkey.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert after - before <= 2
     assert valkey.exists("fred:cb:b1") == 0
+
+
+def test_p8_the_process_that_counts_the_fifth_failure_sees_it_at_once_and_others_within_a_second(valkey):
+    one, other = Breaker(valkey, "b1"), Breaker(valkey, "b1")
+    running = other.enter()
+    assert other.enter() is not None
+    fail(one, 5)
+    assert one.enter() is None
+    assert wait_until(lambda: other.enter() is None, timeout=1.5)
+    other.record(running, pulse="success")  # what was under way ends as it likes, and changes nothing
+    assert one.view().state is State.OPEN
+
+
+def test_p9_the_slot_is_held_for_the_limit_of_its_call(make, valkey):
+    one = make(open_for=0.02)
+    fail(one, 5)
+    wait_until(lambda: one.enter(limit=90.0) is not None)
+    assert 90 < one.view().wait <= 95
+
+
+def test_p8_each_change_is_one_line_of_whoever_made_it(make):
+    with capture_logs() as lines:
+        one, other = make(open_for=0.02), make(open_for=0.02)
+        fail(one, 5)
+        ticket = wait_until(other.enter)
+        assert one.view().state is State.HALF_OPEN
+        other.record(ticket, pulse="success")
+        assert one.view().state is State.CLOSED
+    changes = [(line["from"], line["to"], line["log_level"]) for line in lines if "state change" in line["event"]]
+    assert changes == [
+        ("closed", "open", "warning"),
+        ("open", "half_open", "warning"),
+        ("half_open", "closed", "warning"),
+    ]
 
 
 def test_a_flushed_valkey_means_closed(make, valkey):

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from fred import readings
+from fred import breaker, readings
 from fred.gauges import SHARED_GAUGES
 from fred.tasks import Hints
 from leases.status import LeaseState
@@ -97,11 +97,28 @@ def test_waiting_hints_are_counted_by_queue(valkey):
     assert 0 <= found["fred_queue_oldest_age_seconds"][("chain",)] < 30
 
 
+def test_the_breaker_of_every_configured_backend_has_a_sample_from_the_start(valkey, settings):
+    breaker.forget()
+    names = [one.name for one in settings.FRED.backends]
+    found = readings.of_the_breakers()["fred_backend_circuit_breaker_state"]
+    assert found == {(name,): 0 for name in names}
+    for _ in range(breaker.THRESHOLD):
+        breaker.of(names[0]).record(breaker.of(names[0]).enter(), pulse="failure")
+    assert readings.of_the_breakers()["fred_backend_circuit_breaker_state"][(names[0],)] == 2
+    breaker.forget()
+
+
 def test_every_reading_is_a_known_gauge_with_its_labels(valkey):
     from backends.models import Backend
 
     Backend.objects.create(name="b1", url="http://b1")
     lease(LeaseState.ACTIVE)
-    for read in (readings.of_the_build, readings.of_the_database, readings.of_the_processes, readings.of_the_queues):
+    for read in (
+        readings.of_the_build,
+        readings.of_the_database,
+        readings.of_the_processes,
+        readings.of_the_queues,
+        readings.of_the_breakers,
+    ):
         for name, samples in read().items():
             assert all(len(labels) == len(SHARED_GAUGES[name].labels) for labels in samples), name
