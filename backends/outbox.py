@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import orjson
 import structlog
 
+from backends.agent_metrics import AgentMetrics
 from backends.contract import Callback, cut_reason
 from backends.store import Store
 from fred import signing
@@ -94,6 +95,7 @@ class Outbox:
 
     def __post_init__(self) -> None:
         """Prepare the sender; nothing is sent before `start`."""
+        self.metrics = AgentMetrics()
         self._new: deque[Row] = deque()
         self._lanes: dict[str, deque[Row]] = {}
         self._ready: deque[str] = deque()
@@ -209,8 +211,11 @@ class Outbox:
         row.attempts += 1
         if response.error is None and response.status is not None and 200 <= response.status < 300:
             self._delivered += 1
+            self.metrics.callback_attempts["success"] += 1
+            self.metrics.delivered(time.time() - row.created_at)
             self._next(lease)
             return
+        self.metrics.callback_attempts["failure"] += 1
         fault = response.error.kind.value if response.error is not None else ""
         log.warning("callback.not_taken", lease_uuid=lease, status=response.status, fault=fault, attempt=row.attempts)
         if self.schedule is Schedule.ONCE:

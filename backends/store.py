@@ -37,6 +37,12 @@ SCHEMA: tuple[str, ...] = (
         document BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE diagnosis (
+        lease_uuid TEXT PRIMARY KEY,
+        document BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 """One script for each version of the file, in order. A released one is never edited."""
 

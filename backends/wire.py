@@ -144,12 +144,6 @@ class ProvisionRequest(msgspec.Struct):
     payload_hash: str | None = None
 
 
-class LeaseRequest(msgspec.Struct):
-    """The body of `POST /deprovision`, as an agent reads it."""
-
-    lease_uuid: str = ""
-
-
 def _time(text: str | None) -> datetime | None:
     """An RFC 3339 time in UTC; None for an absent or unreadable one, and for the year 1."""
     if not text:

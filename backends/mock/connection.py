@@ -1,6 +1,7 @@
 """Connection details the mock invents for a lease: always the same ones for the same lease."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from uuid import UUID
 
@@ -18,24 +19,38 @@ def details(
     items: tuple[LeaseItem, ...],
     images: Mapping[str, str],
     host: str = "",
+    generation: int = 0,
 ) -> LeaseInfo:
-    """Where this lease would be reached, had it a workload. `host` replaces the invented name."""
+    """Where this lease would be reached, had it a workload. `host` replaces the invented name.
+
+    Containers made anew, in another `generation`, have other ids.
+    """
     digest = sha256(str(lease_uuid).encode()).digest()
+    made = f"#{generation}" if generation else ""
     services: dict[str, ServiceInfo] = {}
     number = 0
     for name in sorted({item.service_name for item in items}):
         instances = []
         for index in range(sum(item.quantity for item in items if item.service_name == name)):
-            instances.append(_instance(digest, service=name, index=index, number=number, image=images.get(name, "")))
+            instances.append(
+                _instance(digest, f"{name}/{index}{made}", index=index, number=number, image=images.get(name, ""))
+            )
             number += 1
-        services[name] = ServiceInfo(instances=tuple(instances))
+        domain = next((item.custom_domain for item in items if item.service_name == name and item.custom_domain), "")
+        services[name] = ServiceInfo(fqdn=domain, instances=tuple(instances))
     everything = tuple(instance for service in services.values() for instance in service.instances)
+    plain = plain_details(lease_uuid, backend=backend, tenant=tenant, items=items, host=host)
+    return replace(plain, ports=everything[0].ports if everything else {}, instances=everything, services=services)
+
+
+def plain_details(
+    lease_uuid: UUID, *, backend: str, tenant: str, items: tuple[LeaseItem, ...], host: str = ""
+) -> LeaseInfo:
+    """The same without instances, as the older mock tells it."""
+    digest = sha256(str(lease_uuid).encode()).digest()
     return LeaseInfo(
         host=host or f"mock-{digest[:4].hex()}.example.com",
         protocol="https",
-        ports=everything[0].ports if everything else {},
-        instances=everything,
-        services=services,
         metadata={
             "backend": backend,
             "lease_uuid": str(lease_uuid),
@@ -46,8 +61,8 @@ def details(
     )
 
 
-def _instance(digest: bytes, *, service: str, index: int, number: int, image: str) -> Instance:
-    container = sha256(digest + f"{service}/{index}".encode()).hexdigest()[:12]
+def _instance(digest: bytes, name: str, *, index: int, number: int, image: str) -> Instance:
+    container = sha256(digest + name.encode()).hexdigest()[:12]
     port = _FIRST_PORT + (int.from_bytes(digest[20:24]) + number) % _PORTS
     return Instance(
         instance_index=index,

@@ -5,20 +5,24 @@ stopped. Waiting for a provision to get ready is one timer, not a task.
 """
 
 import asyncio
-import bisect
+import copy
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Protocol
 from uuid import UUID
 
 import structlog
 
+from backends import agent_eager
+from backends.agent_contract import Release, RestoreSpec
 from backends.contract import (
     AlreadyProvisioned,
     Callback,
     CallbackStatus,
     LeaseInfo,
+    LeaseItem,
     LoadStats,
     NotProvisioned,
     ProvisionInfo,
@@ -30,9 +34,13 @@ from backends.contract import (
     RetentionList,
     normalise_items,
 )
-from backends.mock import records, script
-from backends.mock.connection import details
-from backends.mock.records import Held, Kept
+from backends.mock import endings, maintenance, records, script
+from backends.mock.capacity import Need, Room, Tier
+from backends.mock.clock import Clock, Timer
+from backends.mock.connection import details, plain_details
+from backends.mock.records import Diagnosis, Held, Kept, Task, Work
+from backends.mock.script import Fate
+from backends.mock.shelf import Shelf
 from backends.store import Store
 
 log = structlog.get_logger(__name__)
@@ -40,7 +48,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MockSettings:
-    """How the mock behaves. `delay` is the time from admission to the result; `retention` 0 keeps nothing."""
+    """How the mock behaves. `delay` is the time from admission to the result; `retention` 0 keeps nothing.
+
+    `plain` gives a lease the connection data and log keys of the older mock: host, protocol, metadata, one log `0`.
+    """
 
     name: str = "mock-backend"
     host: str = ""
@@ -49,225 +60,308 @@ class MockSettings:
     seed: int = 0
     retention: timedelta = timedelta(0)
     total_cpu_cores: float = 0.0
+    total_memory_mb: float = 0.0
+    total_disk_mb: float = 0.0
     cpu_per_instance: float = 1.0
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
+    plain: bool = False
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+@dataclass(frozen=True, slots=True)
+class Whim:
+    """A result other than the natural one. `after` is added to the wait, in seconds."""
+
+    fate: Fate | None = None
+    never: bool = False
+    twice: bool = False
+    after: float = 0.0
+
+
+class Whims(Protocol):
+    """Who overrules results, for tests of the one that waits for them."""
+
+    def result(self, lease_uuid: UUID, *, task: str) -> Whim | None:
+        """What happens to this piece of work instead, asked once when it begins."""
 
 
 @dataclass
 class MockBackend:
-    """The driver; see `contract.Backend`. Used from one event loop."""
+    """The driver; see `agent_contract.ServedBackend`. Used from one event loop."""
 
     settings: MockSettings = field(default_factory=MockSettings)
     store: Store | None = None
-    now: Callable[[], datetime] = _now
+    clock: Clock = field(default_factory=Clock)
+    whims: Whims | None = None
 
     def __post_init__(self) -> None:
         """An empty backend; `start` fills it from the store."""
-        self._held: dict[UUID, Held] = {}
-        self._order: list[UUID] = []
-        self._kept: dict[UUID, Kept] = {}
-        self._instances = 0
-        self._timers: dict[UUID, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        wanted = self.settings
+        self.room = Room(
+            tiers=wanted.tiers,
+            cpu=wanted.total_cpu_cores,
+            memory_mb=wanted.total_memory_mb,
+            disk_mb=wanted.total_disk_mb,
+            default_tier=Tier(cpu=wanted.cpu_per_instance),
+        )
+        self.shelf = Shelf(self.room)
+        self._timers: dict[UUID, Timer] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
         self._reporter: Reporter | None = None
 
     async def start(self, reporter: Reporter) -> None:
-        """Read the store; what was being provisioned gets its delay anew."""
+        """Read the store; what was under way gets its delay anew."""
         self._reporter = reporter
         if self.store is None:
             return
-        for (document,) in self.store.rows("SELECT document FROM retention"):
-            kept = records.load_kept(document)
-            self._kept[kept.lease_uuid] = kept
-        for (document,) in self.store.rows("SELECT document FROM provision"):
-            held = records.load_held(document)
-            self._hold(held)
-            if held.status is ProvisionStatus.PROVISIONING:
-                self._set_timer(held)
+        self.shelf.load(self.store)
+        for held in self.shelf.held.values():
+            if held.task is not Task.NONE or held.status is ProvisionStatus.PROVISIONING:
+                self.begin(held)
 
     async def stop(self) -> None:
         """Stop the timers; results not yet reported come after the next start, if there is a store."""
-        for timer in self._timers.values():
-            timer.cancel()
+        self.clock.cancel_all()
         self._timers.clear()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def provision(self, spec: ProvisionSpec) -> None:
-        """Admit it and start its timer. A failed provision is replaced and hands on its number of failures."""
+        """Admit it and start its timer. A failed provision is replaced and hands on failures and versions."""
         items = normalise_items(spec.items)
-        before = self._held.get(spec.lease_uuid)
+        before = self.shelf.held.get(spec.lease_uuid)
         if before is not None and before.status is not ProvisionStatus.FAILED:
             raise AlreadyProvisioned(f"lease already provisioned: {spec.lease_uuid}")
+        need = self.room.need(items)
+        manifest = script.parse(spec.payload) if spec.payload else script.NO_MANIFEST
+        freed = self.shelf.needs.get(spec.lease_uuid) if before is not None else None
+        self.room.admit(need, instead_of=freed)
+        now = self.clock.now()
         held = Held(
             lease_uuid=spec.lease_uuid,
             tenant=spec.tenant,
             provider_uuid=spec.provider_uuid,
             items=items,
-            images=script.images(spec.payload, {item.service_name for item in items}),
+            images=manifest.images([item.service_name for item in items]),
             callback_url=spec.callback_url,
-            created_at=self.now(),
-            fate=script.fate(
-                spec.lease_uuid,
-                payload=spec.payload,
-                fail_ratio=self.settings.fail_ratio,
-                seed=self.settings.seed,
-            ),
-            fail_count=before.fail_count if before is not None else 0,
+            created_at=now,
+            fate=manifest.fate if manifest.fate.reason else self._chance(spec.lease_uuid),
+            payload=spec.payload,
+            task=Task.PROVISION,
         )
-        self._drop(spec.lease_uuid)
-        self._hold(held)
+        if before is not None:
+            held.fail_count, held.releases, held.generation = before.fail_count, before.releases, before.generation + 1
+        held.begin_release(spec.payload, images=held.images, at=now)
+        await self.admit(held, need)
+
+    async def admit(self, held: Held, need: Need, *, also: Work | None = None) -> None:
+        """Hold a new provision, durably if there is a store, then begin its work. `also` is written with it."""
+        lease = held.lease_uuid
+        self.stop_timer(lease)
+        self.shelf.hold(held, need)
+        forgotten = self.shelf.diagnoses.pop(lease, None)
         if self.store is not None:
+            clean = records.delete_diagnoses([lease]) if forgotten is not None else None
             try:
-                await self.store.commit(records.save_held(held))
+                await self.store.commit(records.together(records.save_held(held), clean, also))
             except sqlite3.Error:
-                if self._held.get(held.lease_uuid) is held:
-                    self._drop(held.lease_uuid)
+                if self.shelf.held.get(lease) is held:
+                    self.shelf.drop(lease)
                 raise
-        if self._held.get(held.lease_uuid) is held:  # a deprovision may have come while it was written
-            self._set_timer(held)
+        if self.shelf.held.get(lease) is held:  # a deprovision may have come while it was written
+            self.begin(held)
 
     async def deprovision(self, lease_uuid: UUID) -> None:
         """Remove it at once and report that. An unknown lease, also a retained one, is left as it is."""
-        held = self._held.get(lease_uuid)
+        held = self.shelf.held.get(lease_uuid)
         if held is None:
             return
-        self._drop(lease_uuid)
-        kept = None
-        if self.settings.retention > timedelta(0):
-            until = self.now() + self.settings.retention
-            kept = Kept(lease_uuid, held.tenant, held.provider_uuid, held.items, self.now(), until)
-            self._kept[lease_uuid] = kept
-        callback = Callback(lease_uuid, CallbackStatus.DEPROVISIONED, retained=kept is not None)
+        self.stop_timer(lease_uuid)
+        need = self.shelf.drop(lease_uuid)
+        left = endings.leave(self, held)
+        callback = Callback(lease_uuid, CallbackStatus.DEPROVISIONED, retained=left.is_kept)
         try:
-            await self._report(callback, url=held.callback_url, state=records.move_to_kept(lease_uuid, kept))
+            await self.report(callback, url=held.callback_url, state=left.work)
         except sqlite3.Error:
             # It is still in the file, so it must not look gone: the caller gets an error and asks again.
-            self._kept.pop(lease_uuid, None)
-            if lease_uuid not in self._held:
-                self._hold(held)
+            left.undo()
+            if lease_uuid not in self.shelf.held:
+                self.shelf.hold(held, need)
             raise
+
+    async def restart(self, lease_uuid: UUID, *, callback_url: str) -> None:
+        """Make the containers anew."""
+        await maintenance.restart(self, lease_uuid, callback_url=callback_url)
+
+    async def update(self, lease_uuid: UUID, *, payload: bytes, callback_url: str) -> None:
+        """Replace the manifest, or go back to the one before."""
+        await maintenance.update(self, lease_uuid, payload=payload, callback_url=callback_url)
+
+    async def restore(self, spec: RestoreSpec) -> None:
+        """Put kept data under a new lease."""
+        await maintenance.restore(self, spec)
+
+    async def reconcile_custom_domain(self, lease_uuid: UUID, *, items: Sequence[LeaseItem]) -> None:
+        """Redeploy with these domains if any differs."""
+        await maintenance.apply_domains(self, lease_uuid, items=items)
+
+    async def releases(self, lease_uuid: UUID) -> Sequence[Release]:
+        """All versions of a live lease."""
+        return self._live(lease_uuid).releases
 
     async def info(self, lease_uuid: UUID) -> LeaseInfo:
         """Connection details, only while it is ready."""
-        held = self._held.get(lease_uuid)
+        held = self.shelf.held.get(lease_uuid)
         if held is None or held.status is not ProvisionStatus.READY:
             raise NotProvisioned
+        name, host = self.settings.name, self.settings.host
+        if self.settings.plain:
+            return plain_details(lease_uuid, backend=name, tenant=held.tenant, items=held.items, host=host)
         return details(
             lease_uuid,
-            backend=self.settings.name,
+            backend=name,
             tenant=held.tenant,
             items=held.items,
             images=held.images,
-            host=self.settings.host,
+            host=host,
+            generation=held.generation,
         )
 
     async def provision_info(self, lease_uuid: UUID) -> ProvisionInfo:
-        """The live record, else the retained one."""
-        held = self._held.get(lease_uuid)
-        if held is not None:
-            return held.info()
-        self._reap()
-        kept = self._kept.get(lease_uuid)
-        if kept is None:
+        """The live row, else that of its retained data, else why it had failed."""
+        self.reap()
+        found = (
+            self.shelf.held.get(lease_uuid) or self.shelf.kept.get(lease_uuid) or self.shelf.diagnoses.get(lease_uuid)
+        )
+        if found is None:
             raise NotProvisioned
-        return kept.info()
+        return found.info()
 
     async def lookup(self, leases: Sequence[UUID]) -> Sequence[ProvisionInfo]:
         """Those of these leases that are live."""
-        return [self._held[lease].info() for lease in leases if lease in self._held]
+        held = self.shelf.held
+        return [held[lease].info() for lease in leases if lease in held]
 
     async def provisions(self, *, after: UUID | None = None, limit: int | None = None) -> ProvisionList:
         """Everything live, in order."""
-        start = bisect.bisect_right(self._order, after) if after is not None else 0
-        chosen = self._order[start:] if limit is None else self._order[start : start + limit]
-        return ProvisionList(tuple(self._held[lease].info() for lease in chosen), complete=True)
+        rows = self.shelf.page(after=after, limit=limit)
+        return ProvisionList(tuple([held.info() for held in rows]), complete=True)
 
     async def retentions(self, *, after: UUID | None = None, limit: int | None = None) -> RetentionList:
         """Everything kept, in order."""
-        self._reap()
-        chosen = sorted(lease for lease in self._kept if after is None or lease > after)[:limit]
-        rows = (self._kept[lease] for lease in chosen)
-        return RetentionList(
-            tuple(RetainedLease(kept.lease_uuid, kept.provider_uuid, kept.tenant) for kept in rows), complete=True
-        )
+        self.reap()
+        rows = self.shelf.kept_page(after=after, limit=limit)
+        kept = [RetainedLease(one.lease_uuid, one.provider_uuid, one.tenant) for one in rows]
+        return RetentionList(tuple(kept), complete=True)
 
     async def logs(self, lease_uuid: UUID, *, tail: int) -> Mapping[str, str]:
-        """One invented line for each instance of a live lease."""
-        held = self._held.get(lease_uuid)
+        """One invented line for each instance of a live lease, or what was stored with its failure."""
+        held = self.shelf.held.get(lease_uuid)
         if held is None:
-            raise NotProvisioned
-        return dict.fromkeys(held.instance_names(), "mock log output\n" if tail else "")
+            stored: Diagnosis | None = self.shelf.diagnoses.get(lease_uuid)
+            if stored is None:
+                raise NotProvisioned
+            return stored.logs
+        return endings.logs_of(held, plain=self.settings.plain) if tail else {}
 
     async def stats(self) -> LoadStats:
-        """The load of `total_cpu_cores`; zeros, no usable signal, while that is not set."""
-        total = self.settings.total_cpu_cores
-        if total <= 0:
-            return LoadStats(active_containers=self._instances)
-        allocated = self._instances * self.settings.cpu_per_instance
-        return LoadStats(
-            total_cpu_cores=total,
-            allocated_cpu_cores=allocated,
-            available_cpu_cores=total - allocated,
-            active_containers=self._instances,
-        )
+        """The load; zeros, no usable signal, while no total is set."""
+        return self.room.stats()
 
     async def health(self) -> None:
         """Always fine."""
 
-    def _hold(self, held: Held) -> None:
-        self._held[held.lease_uuid] = held
-        self._instances += held.quantity
-        if not self._order or held.lease_uuid > self._order[-1]:
-            self._order.append(held.lease_uuid)
-        else:
-            bisect.insort(self._order, held.lease_uuid)
+    async def kill(self, lease_uuid: UUID) -> None:
+        """Let the lease's workload die by itself. Raises `NotProvisioned` unless it is ready."""
+        held = self.shelf.held.get(lease_uuid)
+        if held is None or held.status is not ProvisionStatus.READY:
+            raise NotProvisioned
+        text = endings.fail(self, held, Fate("ContainerExited", "container exited unexpectedly"))
+        await self.report(
+            Callback(lease_uuid, CallbackStatus.FAILED, error=text), url=held.callback_url, state=self.saved(held)
+        )
 
-    def _drop(self, lease_uuid: UUID) -> None:
-        held = self._held.pop(lease_uuid, None)
-        timer = self._timers.pop(lease_uuid, None)
-        if timer is not None:
-            timer.cancel()
-        if held is not None:
-            self._instances -= held.quantity
-            del self._order[bisect.bisect_left(self._order, lease_uuid)]
+    def begin(self, held: Held) -> None:
+        """Start the timer of what is under way."""
+        whim = self.whims.result(held.lease_uuid, task=held.task.value) if self.whims is not None else None
+        if whim is not None and whim.never:
+            return
+        delay = self.settings.delay.total_seconds() + (whim.after if whim is not None else 0.0)
+        self._timers[held.lease_uuid] = self.clock.call_later(delay, lambda: self._end(held, whim))
 
-    def _set_timer(self, held: Held) -> None:
-        delay = self.settings.delay.total_seconds()
-        self._timers[held.lease_uuid] = asyncio.get_running_loop().call_later(delay, self._end, held)
+    async def change(self, held: Held, change: Callable[[Held], None]) -> None:
+        """Change a provision, durably if there is a store, then begin its work; a failed write leaves it as it was."""
+        before = copy.copy(held)
+        change(held)
+        if self.store is not None:
+            try:
+                await self.store.commit(records.save_held(held, only_update=True))
+            except sqlite3.Error:
+                for name in Held.__slots__:
+                    setattr(held, name, getattr(before, name))
+                raise
+        if self.shelf.held.get(held.lease_uuid) is held:
+            self.begin(held)
 
-    def _end(self, held: Held) -> None:
-        self._timers.pop(held.lease_uuid, None)
-        task = asyncio.get_running_loop().create_task(self._conclude(held))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def saved(self, held: Held, *, also: Work | None = None) -> Work | None:
+        """What writes this provision with its callback; nothing without a store."""
+        if self.store is None:
+            return None
+        return records.together(records.save_held(held, only_update=True), also)
 
-    async def _conclude(self, held: Held) -> None:
-        if self._held.get(held.lease_uuid) is not held:
-            return  # a deprovision overtook it: its result is not reported
-        if held.fate is script.SUCCESS or not held.fate.reason:
-            held.status = ProvisionStatus.READY
-            callback = Callback(held.lease_uuid, CallbackStatus.SUCCESS)
-        else:
-            held.status = ProvisionStatus.FAILED
-            held.fail_count += 1
-            callback = Callback(held.lease_uuid, CallbackStatus.FAILED, error=held.fate.message)
-        try:
-            await self._report(callback, url=held.callback_url, state=records.save_held(held, only_update=True))
-        except Exception:
-            log.exception("mock.result_lost", lease_uuid=str(held.lease_uuid))
-
-    async def _report(self, callback: Callback, *, url: str, state: Callable[[sqlite3.Connection], object]) -> None:
+    async def report(self, callback: Callback, *, url: str, state: Work | None) -> None:
+        """Hand a callback to the agent."""
         if self._reporter is not None:
             await self._reporter.report(callback, url=url, state=state)
 
-    def _reap(self) -> None:
-        moment = self.now()
-        gone = [lease for lease, kept in self._kept.items() if kept.until <= moment]
-        for lease in gone:
-            del self._kept[lease]
+    def reap(self) -> None:
+        """Let go of retained data whose time is over."""
+        if not self.shelf.kept:
+            return
+        gone = self.shelf.expired(self.clock.now())
         if gone and self.store is not None:
             self.store.write(records.delete_kept(gone))
+
+    def stop_timer(self, lease_uuid: UUID) -> None:
+        """What was under way for the lease does not end any more."""
+        timer = self._timers.pop(lease_uuid, None)
+        if timer is not None:
+            timer.cancel()
+
+    def keep(self, held: Held) -> Kept | None:
+        """The retained data of a provision that goes; None when nothing is kept."""
+        if self.settings.retention <= timedelta(0):
+            return None
+        now: datetime = self.clock.now()
+        until = now + self.settings.retention
+        return Kept(
+            held.lease_uuid, held.tenant, held.provider_uuid, held.items, now, until,
+            payload=held.payload, images=held.images, fate=held.fate,
+        )  # fmt: skip
+
+    def _chance(self, lease_uuid: UUID) -> Fate:
+        return script.by_chance(lease_uuid, fail_ratio=self.settings.fail_ratio, seed=self.settings.seed)
+
+    def _live(self, lease_uuid: UUID) -> Held:
+        held = self.shelf.held.get(lease_uuid)
+        if held is None:
+            raise NotProvisioned
+        return held
+
+    def _end(self, held: Held, whim: Whim | None) -> None:
+        self._timers.pop(held.lease_uuid, None)
+        task = agent_eager.run(self._conclude(held, whim))
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _conclude(self, held: Held, whim: Whim | None) -> None:
+        if self.shelf.held.get(held.lease_uuid) is not held:
+            return  # a deprovision overtook it: its result is not reported
+        try:
+            text, also = endings.conclude(self, held, whim.fate if whim is not None else None)
+            status = CallbackStatus.FAILED if text else CallbackStatus.SUCCESS
+            callback = Callback(held.lease_uuid, status, error=text)
+            for _ in range(2 if whim is not None and whim.twice else 1):
+                await self.report(callback, url=held.callback_url, state=self.saved(held, also=also))
+        except Exception:
+            log.exception("mock.result_lost", lease_uuid=str(held.lease_uuid))

@@ -24,7 +24,7 @@ from backends.client import (
     deprovision_request,
     provision_request,
 )
-from backends.contract import Absent, LeaseItem, NotProvisioned, ProvisionStatus
+from backends.contract import Absent, LeaseItem, NotProvisioned, ProvisionStatus, ValidationRefused
 from backends.mock import script
 from backends.mock.connection import details
 from backends.mock.driver import MockBackend, MockSettings
@@ -35,7 +35,7 @@ from tests.backends.servers import SECRET, mock_agent, peer, served, spec, targe
 from tests.waiting import wait_until
 
 CRASH = b'{"services":{"web":{"image":"registry.example/app:crash"}}}'
-MISSING = b"image: registry.example/app:missing\n"
+MISSING = b'{"image":"registry.example/app:missing"}'
 
 
 class Rig:
@@ -206,8 +206,7 @@ def test_retained_data_expire():
         await driver.provision(spec())
         await driver.deprovision(spec().lease_uuid)
         assert len((await driver.retentions()).items) == 1
-        now = driver.now
-        driver.now = lambda: now() + timedelta(hours=2)
+        driver.clock.advance(timedelta(hours=2))
         assert (await driver.retentions()).items == ()
         with pytest.raises(NotProvisioned):
             await driver.provision_info(spec().lease_uuid)
@@ -231,17 +230,55 @@ def test_c48_load_follows_what_is_held():
 
 def test_bc132_chance_is_the_same_for_the_same_seed():
     def failing(seed):
-        return {n for n in range(1000) if script.fate(uuid_number(n), payload=b"", fail_ratio=0.2, seed=seed).reason}
+        return {n for n in range(1000) if script.by_chance(uuid_number(n), fail_ratio=0.2, seed=seed).reason}
 
     assert failing(1) == failing(1) != failing(2)
     assert 120 < len(failing(1)) < 280
-    assert {script.fate(uuid_number(n), payload=b"", fail_ratio=1.0, seed=0).reason for n in range(9)} == {"Internal"}
+    assert {script.by_chance(uuid_number(n), fail_ratio=1.0, seed=0).reason for n in range(9)} == {"Internal"}
 
 
-def test_images_are_read_from_any_manifest():
-    assert script.images(CRASH, {"web"}) == {"web": "registry.example/app:crash"}
-    assert script.images(b"a:\n  image: x:1\nb:\n  image: 'y:2'\n", {"b", "a"}) == {"a": "x:1", "b": "y:2"}
-    assert script.images(b"\xff nothing", {"a"}) == {}
+@pytest.mark.parametrize(
+    ("payload", "names", "images", "fate"),
+    [
+        (CRASH, ["web"], {"web": "registry.example/app:crash"}, script.CRASH),
+        (MISSING, ["app"], {"app": "registry.example/app:missing"}, script.MISSING),
+        (
+            b'{"services":{"b":{"image":"x:1"},"a":{"image":"y:2"}}}',
+            ["a", "b"],
+            {"a": "y:2", "b": "x:1"},
+            script.SUCCESS,
+        ),
+        (b'{"image":"h:5000/crash"}', ["a", "b"], {"a": "h:5000/crash", "b": "h:5000/crash"}, script.SUCCESS),
+        (b'{"image":"x:crash@sha256:00"}', ["a"], {"a": "x:crash@sha256:00"}, script.SUCCESS),
+        (b'{"services":{"b":{"image":"x"}}}', ["a"], {}, script.SUCCESS),
+    ],
+)
+def test_a_manifest_names_its_images_and_their_fate(payload, names, images, fate):
+    manifest = script.parse(payload)
+    assert (manifest.images(names), manifest.fate) == (images, fate)
+
+
+@pytest.mark.parametrize(
+    ("payload", "code", "text"),
+    [
+        (b"image: x", "invalid_manifest", "invalid manifest: not JSON"),
+        (b"\xff", "invalid_manifest", "invalid manifest: not JSON"),
+        (b"[" * 100_000, "invalid_manifest", "invalid manifest: not JSON"),
+        (b"[]", "invalid_manifest", "invalid manifest: not a JSON object"),
+        (b"null", "invalid_manifest", "invalid manifest: not a JSON object"),
+        (b"{}", "invalid_manifest", "invalid manifest: image is required"),
+        (b'{"image":""}', "invalid_manifest", "invalid manifest: image is required"),
+        (b'{"services":[]}', "invalid_manifest", "invalid manifest: image is required"),
+        (b'{"services":{"web":{}}}', "invalid_manifest", 'invalid manifest: service "web": image is required'),
+        (b'{"services":{"web":5}}', "invalid_manifest", 'invalid manifest: service "web": image is required'),
+        (b'{"image":"forbidden.example/a"}', "image_not_allowed", "image not allowed: forbidden.example/a"),
+        (b'{"image":"Forbidden.example:5000/a"}', "image_not_allowed", "image not allowed: Forbidden.example:5000/a"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(payload, code, text):
+    with pytest.raises(ValidationRefused) as refused:
+        script.parse(payload)
+    assert (refused.value.validation_code, str(refused.value)) == (code, text)
 
 
 def test_a_store_that_fails_leaves_no_promise(tmp_path):

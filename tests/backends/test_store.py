@@ -79,7 +79,7 @@ def test_an_older_file_is_upgraded_and_a_newer_one_refused(path):
     store = Store(path, schema=longer)
     assert store.rows("SELECT count(*) FROM extra") == [(0,)]
     store.close()
-    with pytest.raises(StoreError, match="schema version 2"):
+    with pytest.raises(StoreError, match="schema version 3"):
         Store(path, schema=SCHEMA)
 
 
