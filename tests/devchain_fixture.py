@@ -51,8 +51,11 @@ class Wallet:
         return self.key.address
 
     def sign(self, *messages: Message, gas: int = 2_000_000, fee: int = 0, **changes: Any) -> bytes:
-        """TxRaw bytes; changes: sequence, number, memo, timeout_height, chain_id, key, signature."""
+        """TxRaw bytes; changes: sequence, number, memo, timeout_height, chain_id, key, signature, body (a whole one)."""
         body = tx_pb2.TxBody(memo=changes.get("memo", ""), timeout_height=changes.get("timeout_height", 0))
+        if "body" in changes:
+            body = changes["body"]
+            messages = ()
         for message in messages:
             body.messages.add(type_url=f"/{message.DESCRIPTOR.full_name}", value=message.SerializeToString())
         auth = tx_pb2.AuthInfo()

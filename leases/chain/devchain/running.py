@@ -218,6 +218,10 @@ class RunningDevchain:
 
         return self.call(work)
 
+    def wait_for_frames(self) -> None:
+        """Until every block so far was published: its frames wait in the connections, before any later answer."""
+        _THREAD.run(self.node.hub.published())
+
     def set_block_mode(self, mode: str, *, interval: float | None = None) -> None:
         """`interval` (seconds), `instant` or `manual`."""
         self.call(lambda: self.node.set_mode(mode, interval))

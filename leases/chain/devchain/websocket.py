@@ -272,6 +272,11 @@ class Hub:
             for publication in self._publications(block):
                 for connection in self.subscribed():
                     await connection.publish(publication)
+            self._blocks.task_done()
+
+    async def published(self) -> None:
+        """Wait until every block so far was published."""
+        await self._blocks.join()
 
     def _publications(self, block: Block) -> Iterator[Publication]:
         for publication in publications(block, self._chain.network):
