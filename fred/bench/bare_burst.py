@@ -45,7 +45,6 @@ class Settings(msgspec.Struct, frozen=True):
     chain_id: str
     provider_uuid: UUID
     provider_key: str
-    tenant: str
     sku: str
     agent_url: str
     agent_secret: str
@@ -81,7 +80,7 @@ class Script:
 
     def run(self, count: int) -> list[str]:
         """Bring so many leases from their creation to ACTIVE; return their uuids."""
-        made = ChainAdmin(self.settings.admin_port).create_leases(self.settings.tenant, self.settings.sku, count=count)
+        made = ChainAdmin(self.settings.admin_port).spread_leases(self.settings.sku, count=count)
         pages = self.chain.list_leases(self.settings.provider_uuid, LeaseState.PENDING)
         mine = {UUID(uuid) for uuid in made}
         leases = [lease for page in pages for lease in page.leases if lease.uuid in mine]

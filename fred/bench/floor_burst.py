@@ -55,7 +55,6 @@ def bare_script(stage: Stage) -> Iterator[BareScript]:
         chain_id=house.inhabitants.chain_id,
         provider_uuid=UUID(house.inhabitants.provider_uuid),
         provider_key=house.inhabitants.provider.private_key,
-        tenant=house.inhabitants.tenant.address,
         sku=house.inhabitants.smallest_sku,
         agent_url=house.url("agent"),
         agent_secret=secret,

@@ -33,6 +33,16 @@ def ratio(ours: float, floor: float) -> float | None:
     return ours / floor if floor > 0 else None
 
 
+def _machine() -> dict[str, Any]:
+    """What the figures were measured on, and how busy it was with other things."""
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """One scenario: what was done, our figures, the floor's, and what each process cost in both."""
@@ -44,7 +54,7 @@ class Report:
     processes: Mapping[str, Usage] = field(default_factory=dict)
     floor_processes: Mapping[str, Usage] = field(default_factory=dict)
     steps: Mapping[str, Span] = field(default_factory=dict)
-    machine: Mapping[str, Any] = field(default_factory=lambda: machine())
+    machine: Mapping[str, Any] = field(default_factory=_machine)
 
     def ratios(self) -> dict[str, float | None]:
         """Ours by the floor's, for every figure that both have."""
@@ -100,16 +110,6 @@ class Report:
                 *_table(("process", "CPU s", "floor CPU s", "peak MiB", "memory MiB", "processes"), costs),
             ]
         )
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on, and how busy it was with other things."""
-    return {
-        "cpus": len(os.sched_getaffinity(0)),
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-    }
 
 
 def _number(value: float | None) -> str:

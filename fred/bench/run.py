@@ -19,6 +19,7 @@ from fred.bench.report import Report
 from fred.bench.stage import Stage, opened
 from fred.dev.run import PROBLEMS, Stopped, stopped_by_signals
 from fred.dev.teller import Teller
+from leases.chain.errors import ChainError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def run(options: Mapping[str, Any]) -> int:
         teller.done()
         teller.say("stopped")
         return 130
-    except (*PROBLEMS, FloorError, UnseenBlockError, NotDurableError, CallError) as problem:
+    except (*PROBLEMS, FloorError, UnseenBlockError, NotDurableError, CallError, ChainError) as problem:
         teller.done()
         print(f"bench: {problem}", file=sys.stderr)
         return 1
