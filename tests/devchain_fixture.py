@@ -51,7 +51,7 @@ class Wallet:
         return self.key.address
 
     def sign(self, *messages: Message, gas: int = 2_000_000, fee: int = 0, **changes: Any) -> bytes:
-        """TxRaw bytes; changes: sequence, number, memo, timeout_height, chain_id, key, signature, body (a whole one)."""
+        """TxRaw bytes; changes: sequence, number, memo, timeout_height, chain_id, key, signature, or a whole body."""
         body = tx_pb2.TxBody(memo=changes.get("memo", ""), timeout_height=changes.get("timeout_height", 0))
         if "body" in changes:
             body = changes["body"]
