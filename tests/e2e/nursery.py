@@ -1,0 +1,103 @@
+"""Starts processes of the control plane in milliseconds: all is imported once, each of them is a fork of that.
+
+Commands come as lines on standard input: `worker POINTS`, `watcher POINTS`, `web POINTS` (`-`: none), or `probe -`,
+which asks everybody's health once. Answers go as lines to standard output: `started PID`, `ended PID STATUS`. Nothing
+is connected to and no thread runs before a fork, as in a Celery worker's parent. A worker looks, dispatches and runs
+lanes in turn: no Celery, no broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+
+import django
+import uvicorn
+
+django.setup()
+
+from django.conf import settings  # noqa: E402
+from django.db import DatabaseError, connection  # noqa: E402
+
+from fred import crash  # noqa: E402
+from fred.dev.children import PR_SET_PDEATHSIG  # noqa: E402
+from leases import lanes  # noqa: E402
+from placements import dispatch  # noqa: E402
+from reconciliation import look, probes  # noqa: E402
+from reconciliation.watcher import Watcher  # noqa: E402
+
+
+def work() -> None:
+    tick = threading.Event()
+    while not tick.wait(0.03):
+        try:
+            look.at_due_leases()
+            dispatch.sender().pull()
+            lanes.run()
+        except DatabaseError:
+            connection.close()
+
+
+async def watch() -> None:
+    await Watcher(settings.FRED).run(asyncio.Event())
+
+
+def serve_web() -> None:
+    host, port = settings.FRED.api_address
+    uvicorn.run("fred.asgi:application", host=host, port=port, http="httptools", loop="uvloop", access_log=False,
+                log_config=None, proxy_headers=False, server_header=False)  # fmt: skip
+
+
+def live(kind: str, points: str) -> None:
+    """The whole life of a child; all but probes end by a signal."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    crash._points = crash.Points(points)
+    try:
+        match kind:
+            case "worker":
+                work()
+            case "watcher":
+                asyncio.run(watch())
+            case "web":
+                serve_web()
+            case "probe":
+                probes.probe_all()
+                os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    print("ready", flush=True)
+    left = b""
+    while True:
+        if select.select([0], [], [], 0.01)[0]:
+            read = os.read(0, 65536)
+            if not read:
+                return
+            left += read
+        while b"\n" in left:
+            line, _, left = left.partition(b"\n")
+            kind, points = line.decode().split()
+            pid = os.fork()
+            if pid == 0:
+                live(kind, "" if points == "-" else points)
+            print("started", pid, flush=True)
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            continue
+        if pid:
+            print("ended", pid, os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
