@@ -13,7 +13,7 @@ class Role(StrEnum):
     NONE = "none"  # development, checks, migrations: whatever is there
 
 
-PROVIDER_COMMANDS = frozenset({"watch_chain", "reconcile", "backends", "check_backend", "withdraw", "lease"})
+PROVIDER_COMMANDS = frozenset({"watch_chain", "reconcile", "backends", "withdraw", "lease"})
 _SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "granian", "daphne"})
 _PROCESSES = {"watch_chain": "watcher", "backend_agent": "agent", "devchain": "devchain"}
 

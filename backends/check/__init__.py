@@ -1,0 +1,1 @@
+"""The backend contract as checks that can be pointed at any backend."""
