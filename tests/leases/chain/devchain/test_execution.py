@@ -12,6 +12,7 @@ from leases.chain import devchain as simulated
 from leases.chain.devchain.context import Context
 from leases.chain.devchain.errors import Refused
 from leases.chain.devchain.keys import PWR, credit_address
+from leases.chain.devchain.profiles import PROFILES
 from leases.chain.devchain.state import State
 from leases.chain.proto import authz_pb2, bank_pb2, billing_pb2
 from leases.chain.proto.coin_pb2 import Coin
@@ -310,5 +311,5 @@ def test_uuids_follow_the_rule_of_the_chain():
         state = State()
         state.sequences[case["module"]] = int(case["sequence"])
         header = bytes.fromhex(case["header_hash_hex"])
-        ctx = Context(state, time=nanoseconds, header_hash=header, chain_id=case["chain_id"], profile="B")
+        ctx = Context(state, time=nanoseconds, header_hash=header, chain_id=case["chain_id"], profile=PROFILES["B"])
         assert ctx.new_uuid(case["module"]) == case["uuid"]
