@@ -6,7 +6,7 @@ import structlog
 from django.apps import AppConfig
 from django.conf import settings
 
-from fred import conf, heartbeat, logs
+from fred import arrays, conf, heartbeat, logs
 from fred.conf.fingerprint import fingerprint, warnings_at_start
 
 _SERVICES = frozenset({"web", "worker", "beat", "watcher", "agent", "devchain"})
@@ -27,6 +27,7 @@ class FredConfig(AppConfig):
             process=settings.PROCESS,
             to_stdout=settings.PROCESS in _SERVICES,
         )
+        arrays.install()
         import fred.celery  # noqa: PLC0415 - the registry must be ready before task modules load
         import fred.readings  # noqa: PLC0415 - it reads rows of all apps
 

@@ -27,6 +27,8 @@ from placements.slots import Slots
 
 log = structlog.get_logger(__name__)
 
+_ROUND_S = 0.03
+"""A clerk with work does a round so often: what comes meanwhile is written down, and claimed, together."""
 _STALE_EVERY_S = 1.0
 _HINT_EVERY_S = 1.0
 _BUSY_LEASE_S = 0.1
@@ -44,6 +46,8 @@ class Clerk:
         self.loop = Loop(self.answered)
         self._pulls = pulls
         self._wanted = threading.Event()
+        self._soon = threading.Event()
+        self._rounded_at = -inf
         self._poked = False
         self._crowded: set[str] = set()
         self._in_round = False
@@ -84,6 +88,7 @@ class Clerk:
     def stop_pulling(self) -> None:
         """Claim nothing any more; rows that are handed over from now on are released."""
         self._draining = True
+        self._soon.set()
         self._wanted.set()
 
     @property
@@ -94,6 +99,7 @@ class Clerk:
     def end(self, *, timeout: float) -> None:
         """Stop and wait for the thread; what is not written down by then is doubt."""
         self._ending = True
+        self._soon.set()
         self._wanted.set()
         self._thread.join(timeout)
 
@@ -101,6 +107,7 @@ class Clerk:
         try:
             while not self._ending:
                 self._wanted.wait(self._pause())
+                self._gather_work()
                 self._wanted.clear()
                 try:
                     self._round()
@@ -113,6 +120,13 @@ class Clerk:
                     self._outage_s = min(max(0.1, self._outage_s * 2), _LONGEST_OUTAGE_WAIT_S)
         finally:
             connection.close()
+
+    def _gather_work(self) -> None:
+        """Let work come together after a round; after a rest the first piece of it is not kept waiting."""
+        left = self._rounded_at + _ROUND_S - time.monotonic()
+        if left > 0 and not (self._draining or self._ending):
+            self._soon.wait(left)
+        self._rounded_at = time.monotonic()
 
     def _outage(self, error: Exception) -> None:
         """The database is away, or only a lock: go on with a fresh connection, soon at first."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -64,18 +63,14 @@ def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: So
 
 def _refresh(claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
     """Read what is older than its news; return what exact reads said, facts and doubts."""
-    todo = _outdated(claimed)
+    todo = q.outdated(list(claimed))
     if not todo:
         return {}
     if len(todo) >= LIST_FROM and _list_pending(claimed, sources):
-        todo = _outdated(todo)
+        todo = q.outdated(todo)
     if not todo:
         return {}
     return exact_reads(todo, claimed, sources)
-
-
-def _outdated(uuids: Iterable[UUID]) -> list[UUID]:
-    return [row[0] for row in q.leases(list(uuids)) if row[3] not in TERMINAL and (row[3] is None or row[4] < row[9])]
 
 
 def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
@@ -86,7 +81,7 @@ def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
         deadline = time.monotonic() + LISTING_WAIT_S
         while time.monotonic() < deadline:
             time.sleep(0.05)
-            if not _outdated(claimed):
+            if not q.outdated(list(claimed)):
                 break
         return True
     try:
@@ -116,24 +111,31 @@ def _store(answers: Mapping[UUID, Any], claimed: Mapping[UUID, int]) -> None:
 
 def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources: Sources) -> dict[UUID, f.LeaseFacts]:
     with transaction.atomic():
-        leases = {row[0]: row for row in q.leases(uuids)}
-        operations = {row[0]: row for row in q.open_operations(uuids)}
-        histories = {row[0]: row for row in q.histories(uuids)}
-        placements = {row[0]: row for row in q.placements(uuids)}
-        actions = _grouped(q.actions(uuids))
-        teardowns = _grouped(q.teardowns(uuids))
-        callbacks = _grouped(q.unapplied_callbacks(uuids))
-        statuses = dict(q.last_statuses(uuids))
-        listed, retained = _grouped(q.listed(uuids)), _grouped(q.retained(uuids))
-        needs_payload = [
-            uuid for uuid, row in leases.items() if row[7] and uuid not in operations and row[3] not in TERMINAL
-        ]
-        payloads = {row[0]: row for row in q.payloads(needs_payload)} if needs_payload else {}
+        # Before what the walks listed: the rows of a walk that is complete by now are there when they are read.
         world = _world(sources)
+        leases = {row[0]: row for row in q.leases(uuids)}
+        with_any = q.present(uuids)
+
+        def read(kind: str, select: Callable[[Sequence[UUID]], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+            return select(with_any[kind]) if with_any[kind] else []
+
+        operations = {row[0]: row for row in read("open_operations", q.open_operations)}
+        histories = {row[0]: row for row in read("histories", q.histories)}
+        placements = {row[0]: row for row in read("placements", q.placements)}
+        actions = _grouped(read("actions", q.actions))
+        teardowns = _grouped(read("teardowns", q.teardowns))
+        callbacks = _grouped(read("callbacks", q.unapplied_callbacks))
+        statuses = dict(read("statuses", q.last_statuses))
+        listed, retained = _grouped(read("listed", q.listed)), _grouped(read("retained", q.retained))
+        needs_payload = {
+            uuid for uuid, row in leases.items() if row[7] and uuid not in operations and row[3] not in TERMINAL
+        }
+        payloads = {row[0]: row for row in q.payloads(needs_payload)} if needs_payload else {}
     walks = {one.name: one.walked_at for one in world.backends}
     found = {}
     for uuid, row in leases.items():
-        facts = f.LeaseFacts(
+        present, kept, absent = _evidence(row[10], listed.get(uuid, ()), retained.get(uuid, ()), walks)
+        found[uuid] = f.LeaseFacts(
             uuid=uuid,
             chain=exact.get(uuid) or _stored(row),
             tenant=row[1] or "",
@@ -143,6 +145,7 @@ def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources:
             touched_at=row[10],
             phase=row[11],
             reason=row[12],
+            payload=_payload(payloads.get(uuid)) if uuid in needs_payload else f.NotRead(),
             operation=_operation(operations.get(uuid)),
             history=f.HistoryFact(*histories[uuid][1:]) if uuid in histories else f.HistoryFact(),
             placement=_placement(placements.get(uuid)),
@@ -150,34 +153,33 @@ def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources:
             teardowns=tuple(f.TeardownFact(*one[1:]) for one in teardowns.get(uuid, ())),
             callbacks=tuple(f.CallbackFact(*one[1:]) for one in callbacks.get(uuid, ())),
             last_status=statuses.get(uuid, ""),
+            listed=present,
+            retained_at=kept,
+            absent_at=absent,
             world=world,
         )
-        if uuid in needs_payload:
-            facts = replace(facts, payload=_payload(payloads.get(uuid)))
-        found[uuid] = _with_evidence(facts, listed.get(uuid, ()), retained.get(uuid, ()), walks)
     return found
 
 
-def _with_evidence(
-    facts: f.LeaseFacts,
+def _evidence(
+    touched_at: datetime | None,
     listed: Iterable[tuple[Any, ...]],
     retained: Iterable[tuple[Any, ...]],
     walks: Mapping[str, datetime | None],
-) -> f.LeaseFacts:
-    """Add what walks say of the lease, as far as they began after anything last changed for it."""
-
-    def counts(at: datetime | None) -> bool:
-        return at is not None and (facts.touched_at is None or at > facts.touched_at)
-
-    present = [row for row in listed if counts(row[4])]
-    return replace(
-        facts,
-        listed=tuple(f.ProvisionFact(row[1], row[2], is_ours=row[3] in (None, provider_uuid())) for row in present),
-        retained_at=tuple(row[1] for row in retained if counts(row[2])),
-        absent_at=frozenset(
-            name for name, at in walks.items() if counts(at) and all(row[1] != name for row in present)
-        ),
+) -> tuple[tuple[f.ProvisionFact, ...], tuple[str, ...], frozenset[str]]:
+    """What walks say of a lease, as far as they began after anything last changed for it: listed, kept, absent."""
+    present = [row for row in listed if touched_at is None or row[4] > touched_at]
+    kept = tuple(row[1] for row in retained if touched_at is None or row[2] > touched_at)
+    seen_at = {row[1] for row in present}
+    absent = frozenset(
+        name
+        for name, at in walks.items()
+        if at is not None and (touched_at is None or at > touched_at) and name not in seen_at
     )
+    if not present:
+        return (), kept, absent
+    ours = (None, provider_uuid())
+    return tuple(f.ProvisionFact(row[1], row[2], is_ours=row[3] in ours) for row in present), kept, absent
 
 
 def _world(sources: Sources) -> f.WorldFact:

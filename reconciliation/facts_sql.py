@@ -37,6 +37,57 @@ def leases(uuids: Sequence[UUID]) -> Iterator[tuple[Any, ...]]:
     )
 
 
+def outdated(uuids: Sequence[UUID]) -> list[UUID]:
+    """Those of these leases, not known to be over, whose stored chain facts are older than their news."""
+    found = rows(
+        """
+        SELECT uuid FROM leases_lease
+         WHERE uuid = ANY(%s) AND (chain_state IS NULL OR (chain_state < 3 AND chain_height < news_height))
+        """,
+        list(uuids),
+    )
+    return [row[0] for row in found]
+
+
+KINDS = (
+    "open_operations",
+    "histories",
+    "placements",
+    "actions",
+    "teardowns",
+    "callbacks",
+    "statuses",
+    "listed",
+    "retained",
+)
+"""What :func:`present` tells apart."""
+
+
+def present(uuids: Sequence[UUID]) -> dict[str, list[UUID]]:
+    """For each kind of row, those of these leases that have any: a new lease has none, and nothing is read for it."""
+    found = rows(
+        """
+        SELECT n.lease,
+               EXISTS (SELECT FROM placements_operation WHERE lease_uuid = n.lease AND settled_at IS NULL),
+               EXISTS (SELECT FROM placements_operation WHERE lease_uuid = n.lease AND settled_at IS NOT NULL),
+               EXISTS (SELECT FROM placements_placement WHERE lease_uuid = n.lease),
+               EXISTS (SELECT FROM leases_chainaction WHERE lease_uuid = n.lease),
+               EXISTS (SELECT FROM placements_teardown WHERE lease_uuid = n.lease),
+               EXISTS (SELECT FROM placements_callback WHERE lease_uuid = n.lease AND applied_at IS NULL),
+               EXISTS (SELECT FROM leases_statusevent WHERE lease_uuid = n.lease),
+               EXISTS (SELECT FROM placements_provision WHERE lease_uuid = n.lease),
+               EXISTS (SELECT FROM placements_retention WHERE lease_uuid = n.lease)
+          FROM unnest(%s::uuid[]) AS n(lease)
+        """,
+        list(uuids),
+    )
+    columns = list(zip(*found, strict=True)) or [()] * (len(KINDS) + 1)
+    return {
+        kind: [uuid for uuid, has in zip(columns[0], column, strict=True) if has]
+        for kind, column in zip(KINDS, columns[1:], strict=True)
+    }
+
+
 def open_operations(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
     """The open operation of each lease that has one."""
     return rows(
