@@ -40,6 +40,7 @@ app.conf.task_routes = {
     tasks.TICK: {"queue": "lifecycle"},
     tasks.LOOK: {"queue": "lifecycle"},
     tasks.PROBE: {"queue": "lifecycle"},
+    tasks.DIALECTS: {"queue": "lifecycle"},
     "placements.tasks.*": {"queue": "dispatch"},
     "leases.tasks.*": {"queue": "chain"},
     "reconciliation.tasks.*": {"queue": "sweep"},
@@ -48,6 +49,7 @@ app.conf.task_routes = {
 app.conf.beat_schedule = {
     "due rows nobody took": {"task": tasks.TICK, "schedule": 2.0, "options": {"expires": 2}},
     "sweep": {"task": tasks.SWEEP, "schedule": 10.0, "options": {"expires": 10}},
+    "sub-signers": {"task": tasks.SUB_SIGNERS, "schedule": 10.0, "options": {"expires": 10}},
     "health probes": {"task": tasks.PROBE, "schedule": 15.0, "options": {"expires": 15}},
 }
 app.autodiscover_tasks()

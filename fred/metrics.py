@@ -92,6 +92,9 @@ LOOK_CRASHES = _preset(
     Counter("fred_provisioner_reconciler_panics_total", "Unexpected exceptions contained in one unit", ("stage",)),
     ("process_lease", "process_orphan", "fetch_provisions", "fetch_retentions"),
 )
+DEFERRED_CLOSES = Counter(
+    "fred_provisioner_deferred_closes_total", "Removals put aside and taken up again", ("outcome", "reason")
+)
 CALLBACK_OUTCOMES = Counter(
     "fred_provisioner_lifecycle_callback_outcomes_total",
     "Authenticated lifecycle callbacks, once each",
@@ -127,6 +130,12 @@ GAS_SIMULATED = Histogram(
 OUT_OF_GAS_RETRIES = _preset(
     Counter("fred_chain_signer_oog_retries_total", "Decisions after a transaction ran out of gas", ("result",)),
     ("retried", "exhausted"),
+)
+GRANT_CHECKS = _preset(
+    Counter("fred_signer_grant_check_total", "Looks at the grants of sub-signers", ("outcome",)), _OUTCOME
+)
+BALANCE_FAILURES = Counter(
+    "fred_signer_balance_query_failures_total", "Balances that could not be read", ("role", "address", "denom")
 )
 CHAIN_RECONNECTS = _preset(
     Counter("fred_chain_events_reconnects_total", "New connections of the event stream", ("reason",)),

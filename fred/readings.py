@@ -54,7 +54,11 @@ UNION ALL
 SELECT 'fred_health_check_healthy', name, '', healthy::int
   FROM backends_healthcheck WHERE name = 'chain' AND checked_at > now() - interval '60 seconds'
 UNION ALL
-SELECT 'fred_signer_pool_size', '', '', count(*) FROM leases_signer HAVING count(*) > 0
+SELECT 'fred_signer_pool_size', '', '', 1 + count(*) FILTER (WHERE role = 'sub_signer' AND usable)
+  FROM leases_signer HAVING count(*) > 0
+UNION ALL
+SELECT 'fred_signer_pool_lane_count', '', '', GREATEST(count(*) FILTER (WHERE role = 'sub_signer' AND usable), 1)
+  FROM leases_signer HAVING count(*) > 0
 UNION ALL
 SELECT 'fred_chain_height', '', '', max(head_height) FROM leases_chaincursor
 UNION ALL

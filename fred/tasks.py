@@ -23,9 +23,11 @@ from fred import logs, metrics
 LOOK = "reconciliation.tasks.take_a_look"
 DISPATCH = "placements.tasks.dispatch"
 LANES = "leases.tasks.lanes"
+SUB_SIGNERS = "leases.tasks.sub_signers"
 SWEEP = "reconciliation.tasks.sweep"
 TICK = "fred.tasks.tick"
 PROBE = "reconciliation.tasks.probe_health"
+DIALECTS = "reconciliation.tasks.settle_dialects"
 
 GATE_MS = 1000
 LIMIT_S = 0.2

@@ -16,14 +16,14 @@ from django.conf import settings
 from django.db import transaction
 
 from fred import crash, due, metrics
-from fred.tasks import LANES, hint
-from leases import sql, tx_sql, wake
+from fred.tasks import LANES, SUB_SIGNERS, hint
+from leases import sql, subsigner_sql, tx_sql, wake
 from leases.chain.client import Absent, Broadcast, ChainClient, ExactLease, TxResult, Unknown
 from leases.chain.codes import Verdict, verdict
 from leases.chain.errors import ChainError, ChainUnavailable
 from leases.lane_draft import simulations
 from leases.models import ChainTx
-from leases.node import client
+from leases.node import client, lane_label
 from leases.tx_sql import Bound, OpenTx
 from leases.wishes import REACHED, Standing, standing_as_read
 
@@ -40,6 +40,13 @@ MORE_BLOCKS = 2
 """So many blocks past its last possible one a transaction must be missing."""
 NAMES = {"ack": "acknowledge", "reject": "reject", "close": "close"}
 SIGNER_RESTS = timedelta(seconds=60)
+RECHECK_SIGNER = timedelta(seconds=30)
+STANDS_STILL_AFTER = timedelta(seconds=5)
+SAY_AGAIN_S = 60.0
+ERRANDS = ("grant", "revoke", "fund")
+"""Kinds of transactions that no lease asked for; whoever sent one looks at what became of it."""
+
+_said_still: dict[str, float] = {}  # signer to when this process said so
 
 LeaseRead = ExactLease | Absent | Unknown
 
@@ -116,10 +123,18 @@ def _poll(tx: OpenTx) -> timedelta:
 
 
 def _missing(tx: OpenTx, height: int, chain: ChainClient) -> bool:
-    """Not found at this height: send the same bytes again, or, past their last block, prove that they are dead."""
+    """Not found at this height: send the same bytes again, or, past their last block, prove that they are dead.
+
+    A chain that stands still proves nothing, however long it does: the same bytes are offered until it goes on.
+    """
+    still_for = tx_sql.note_height(tx.id, epoch=tx.epoch, height=height)
     if height <= tx.timeout_height + MORE_BLOCKS:
         if tx.state == ChainTx.State.SIGNED or tx.age > SEEN_AFTER:
-            if tx.state == ChainTx.State.SIGNED:
+            if tx.age > SEEN_AFTER and _sequence_is_used(tx, chain):
+                return _dropped(tx, log_text=f"another transaction took its sequence {tx.sequence}")
+            if still_for > STANDS_STILL_AFTER:
+                _say_still(tx, height, still_for)
+            elif tx.state == ChainTx.State.SIGNED:
                 log.info("lane.sends_again", tx=tx.tx_hash, height=height)
             push(tx, chain, first=False, held_at=time.monotonic())
         else:
@@ -139,6 +154,54 @@ def _missing(tx: OpenTx, height: int, chain: ChainClient) -> bool:
     return _dropped(tx, log_text=f"not found at height {height}, past its timeout height {tx.timeout_height}")
 
 
+def _say_still(tx: OpenTx, height: int, still_for: timedelta) -> None:
+    """Say that a lane waits for a chain that makes no blocks: at first, and then once a minute."""
+    now = time.monotonic()
+    if now - _said_still.get(tx.signer, float("-inf")) < SAY_AGAIN_S:
+        return
+    _said_still[tx.signer] = now
+    log.warning(
+        "lane.height_stands_still", signer=tx.signer, tx=tx.tx_hash, kind=tx.kind, height=height,
+        seconds=round(still_for.total_seconds()), timeout_height=tx.timeout_height,
+    )  # fmt: skip
+
+
+def _sequence_is_used(tx: OpenTx, chain: ChainClient) -> bool:
+    """Whether it is proven that other bytes took this transaction's sequence: its own can never be included then.
+
+    The account's committed sequence is past it, and a lease of it, read at that height or later, shows that these
+    messages took no effect. The index alone proves nothing: it may lag. Without such a lease its hash decides as ever.
+    """
+    actions = tx_sql.bound(tx.id)
+    if not actions:
+        return False
+    try:
+        account = chain.account(tx.signer)
+    except ChainError:
+        return False
+    if account.height < 0 or account.sequence <= tx.sequence:
+        return False
+    some = {action.lease: action.verb for action in actions[:3]}
+    for lease, read in chain.leases(list(some)).items():
+        if (
+            isinstance(read, ExactLease)
+            and read.height >= account.height
+            and standing_as_read(some[lease], read) is Standing.SEND
+        ):
+            log.warning(
+                "lane.key_used_elsewhere", signer=tx.signer, tx=tx.tx_hash, ours=tx.sequence, sequence=account.sequence
+            )
+            return True
+    return False
+
+
+def give_signer_up(address: str, *, error: str) -> None:
+    """A sub-signer without a right or money signs no more; its grants and funds are looked at soon."""
+    if subsigner_sql.demote(address, error=error, refused=True):
+        log.warning("signer.demoted", signer=address, error=error)
+    subsigner_sql.ask_for_check(RECHECK_SIGNER)
+
+
 def _included(tx: OpenTx, result: TxResult) -> bool:
     """All its messages took effect: its actions are done, its leases are where they were wanted to be."""
     actions = tx_sql.bound(tx.id)
@@ -156,12 +219,13 @@ def _included(tx: OpenTx, result: TxResult) -> bool:
                 dict.fromkeys(leases, 0), result.height - 1, state=int(REACHED[verb]), reason=reason
             )
         sql.wake(dict.fromkeys({action.lease for action in actions} - woken))
-        transaction.on_commit(wake.hint_look)
+        _tell(tx)
 
     if not _recorded(record):
         return False
     crash.point("lane.recorded")
-    metrics.TRANSACTIONS.labels(NAMES.get(tx.kind, tx.kind), "success").inc()
+    if tx.kind in NAMES:
+        metrics.TRANSACTIONS.labels(NAMES[tx.kind], "success").inc()
     log.info("lane.included", tx=tx.tx_hash, kind=tx.kind, leases=len(actions), height=result.height)
     return True
 
@@ -194,9 +258,8 @@ def _failed(tx: OpenTx, result: TxResult, chain: ChainClient) -> bool:
             ended = [action for action in actions if how.get(action.id) is kind]
             tx_sql.close_actions((action.id for action in ended), tx=tx.id, state=state)
             closed |= {action.lease for action in ended}
-        tx_sql.queue_again(delays, tx=tx.id, error=result.raw_log[:500], counted=True)
-        after, usable = _signer_after(tx, what)
-        tx_sql.free_signer(tx.signer, after=after, usable=usable)
+        tx_sql.queue_again(delays, tx=tx.id, error=result.raw_log[:500], counted=what is not Verdict.SIGNER)
+        _free_signer(tx, what, error=result.raw_log)
         if not tx_sql.decide(
             tx.id,
             state="failed",
@@ -207,7 +270,7 @@ def _failed(tx: OpenTx, result: TxResult, chain: ChainClient) -> bool:
         ):
             raise _TooLateError
         sql.wake(dict.fromkeys(closed - woken))
-        transaction.on_commit(wake.hint_look)
+        _tell(tx)
 
     if not _recorded(record):
         return False
@@ -267,27 +330,39 @@ def _dropped(
         tx_sql.queue_again(
             {action.id: delay(action) for action in actions}, tx=tx.id, error=log_text[:500], counted=blames_us
         )
-        after, usable = _signer_after(tx, what)
-        tx_sql.free_signer(tx.signer, after=after, usable=usable)
+        _free_signer(tx, what, error=log_text)
         code, codespace = (answer.code, answer.codespace) if answer else (None, "")
         if not tx_sql.decide(tx.id, state="dropped", code=code, codespace=codespace, log=log_text, epoch=epoch):
             raise _TooLateError
+        _tell(tx)
         transaction.on_commit(lambda: hint.send(LANES))
 
     return _recorded(record)
 
 
-def _signer_after(tx: OpenTx, what: Verdict | None) -> tuple[timedelta, bool]:
-    """When its signer may sign again, and whether it is of use."""
-    if what is Verdict.SIGNER:
-        # The provider's own key is the last resort: it rests and is tried again, a sub-signer is given up.
-        is_ours = tx.signer == settings.FRED.provider_address
-        return (SIGNER_RESTS if is_ours else timedelta()), is_ours
-    if what is Verdict.SEQUENCE and tx_sql.sequence_refusals(tx.signer) > 2:
-        return timedelta(seconds=6), True  # somebody else uses this key: let their block pass
-    if what in {Verdict.MISCONFIGURED, Verdict.PERMANENT, Verdict.FEE}:
-        return timedelta(seconds=5), True
-    return timedelta(), True
+def _free_signer(tx: OpenTx, what: Verdict | None, *, error: str) -> None:
+    """Say when its signer may sign again. A sub-signer that the chain takes nothing from is given up."""
+    if what is Verdict.SIGNER and tx.signer != settings.FRED.provider_address:
+        tx_sql.free_signer(tx.signer)
+        give_signer_up(tx.signer, error=error)
+        return
+    rests = timedelta()
+    if what is Verdict.SIGNER and tx.kind not in ERRANDS:
+        rests = SIGNER_RESTS  # the provider's own key is the last resort: it is tried again
+    elif what is Verdict.SEQUENCE and tx_sql.sequence_refusals(tx.signer) > 2:
+        rests = timedelta(seconds=6)  # somebody else uses this key: let their block pass
+    elif what in {Verdict.MISCONFIGURED, Verdict.PERMANENT, Verdict.FEE}:
+        rests = timedelta(seconds=5)
+    tx_sql.free_signer(tx.signer, after=rests)
+
+
+def _tell(tx: OpenTx) -> None:
+    """Within the recording transaction: whoever waits for this outcome comes to look after the commit."""
+    if tx.kind in ERRANDS:
+        subsigner_sql.ask_for_check()
+    if tx.signer == settings.FRED.provider_address:
+        transaction.on_commit(lambda: hint.send(SUB_SIGNERS))
+    transaction.on_commit(wake.hint_look)
 
 
 def _recorded(work: Callable[[], None]) -> bool:
@@ -300,6 +375,7 @@ def _recorded(work: Callable[[], None]) -> bool:
 
 def _count_failure(tx: OpenTx, what: Verdict) -> None:
     simulations.forget(tx.kind)
-    metrics.TRANSACTIONS.labels(NAMES.get(tx.kind, tx.kind), "error").inc()
+    if tx.kind in NAMES:
+        metrics.TRANSACTIONS.labels(NAMES[tx.kind], "error").inc()
     if what in {Verdict.GAS, Verdict.FEE} and tx.kind == "ack":
-        metrics.ACK_FEE_GAS_ERRORS.labels("0").inc()
+        metrics.ACK_FEE_GAS_ERRORS.labels(lane_label(tx.signer)).inc()

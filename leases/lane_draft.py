@@ -7,7 +7,6 @@ alone.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from uuid import UUID
 import structlog
 from google.protobuf.any_pb2 import Any as PackedAny
 
-from fred import metrics
+from fred import breaker, metrics
 from leases.chain import messages
 from leases.chain.client import Absent, Account, ChainClient, ExactLease, Unknown
 from leases.chain.codes import Verdict
@@ -79,14 +78,12 @@ def build(picks: Sequence[Pick], provider: str) -> list[PackedAny]:
 class Simulations:
     """What simulations told this process, and whether asking for one is of use.
 
-    Five useless answers in a row, and the node is left alone for 30 s. While transactions of a verb succeed their gas
-    is known and nothing is asked: a simulation costs a node as much as the transaction. The first failure ends that.
+    Five useless answers of a node in a row, whoever asked, and it is left alone for 30 s. While transactions of a verb
+    succeed their gas is known and nothing is asked: a simulation costs a node as much as the transaction. The first
+    failure ends that.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._useless = 0
-        self._rests_until = 0.0
         self._known_until: dict[str, float] = {}
         self.gas_per_lease: dict[str, int] = {}
 
@@ -99,45 +96,50 @@ class Simulations:
         return gas if not signer.gas.max_gas_limit or gas <= signer.gas.max_gas_limit else None
 
     def estimate(self, signer: Signer, chain: ChainClient, picks: Sequence[Pick], *, account: Account) -> Estimate:
-        """`Signer.estimate`, counted; while it rests, the fall-back at once."""
+        """The gas of these wishes of one verb; remembers what it told. Raises as `ask` does."""
         verb = picks[0].verb
-        if time.monotonic() < self._rests_until:
+        sendable = signer.in_providers_name(build(picks, signer.provider_address))
+        try:
+            estimate = self.ask(signer, chain, sendable, account=account)
+        except WouldFail:
+            self.forget(verb)
+            raise
+        if estimate.source is GasSource.SIMULATED:
+            self.gas_per_lease[verb] = max(1, estimate.gas_limit // len(picks))
+            if len(picks) >= ENOUGH_TO_KNOW:
+                self._known_until[verb] = time.monotonic() + KNOWN_SECONDS
+        return estimate
+
+    def ask(self, signer: Signer, chain: ChainClient, messages: Sequence[PackedAny], *, account: Account) -> Estimate:
+        """`Signer.estimate`, counted; while the node's simulations rest, the fall-back at once."""
+        resting = breaker.of_simulation(chain.endpoint)
+        ticket = resting.enter()
+        if ticket is None:
             metrics.GAS_SIMULATIONS.labels("fallback").inc()
             return Estimate(
                 gas_limit=signer.gas.fallback(), source=GasSource.FALLBACK, account=account, error="resting"
             )
-        sendable = signer.in_providers_name(build(picks, signer.provider_address))
+        pulse = "neutral"
         try:
-            estimate = signer.estimate(chain, sendable, account=account)
+            estimate = signer.estimate(chain, messages, account=account)
+            pulse = "success" if estimate.source is GasSource.SIMULATED else "failure"
         except GasTooHigh:
+            pulse = "success"
             metrics.GAS_SIMULATIONS.labels("refused").inc()
-            self._note(useful=True)
             raise
         except WouldFail:
-            self._note(useful=True)
-            self.forget(verb)
+            pulse = "success"
             raise
-        useful = estimate.source is GasSource.SIMULATED
+        finally:
+            resting.record(ticket, pulse=pulse)
         metrics.GAS_SIMULATIONS.labels(estimate.source.value).inc()
-        self._note(useful=useful)
-        if useful:
-            self.gas_per_lease[verb] = max(1, estimate.gas_limit // len(picks))
-            if len(picks) >= ENOUGH_TO_KNOW:
-                self._known_until[verb] = time.monotonic() + KNOWN_SECONDS
-        else:
+        if estimate.source is GasSource.FALLBACK:
             log.warning("lane.no_simulation", error=estimate.error, gas=estimate.gas_limit)
         return estimate
 
     def forget(self, verb: str) -> None:
         """Something of this verb failed: the next transaction is simulated."""
         self._known_until.pop(verb, None)
-
-    def _note(self, *, useful: bool) -> None:
-        with self._lock:
-            self._useless = 0 if useful else self._useless + 1
-            if self._useless >= 5:
-                self._useless = 0
-                self._rests_until = time.monotonic() + 30
 
 
 simulations = Simulations()
@@ -151,7 +153,7 @@ def draft(picks: Sequence[Pick], *, signer: Signer, chain: ChainClient, account:
     made = Draft(account=account)
     unread = [pick for pick in picks if _sort(made, pick, standing(pick.verb, _stored(pick))) is Standing.DOUBT]
     _read(made, unread, chain)
-    made.sent, made.left = _one_history(made.sent, made.left)
+    made.sent, made.left = _one_history(made.sent, made.left, lane=str(signer.index or 0))
     if made.sent:
         _Fitting(made, signer, chain, until).fit()
     return made
@@ -183,7 +185,7 @@ def _read(made: Draft, picks: Sequence[Pick], chain: ChainClient) -> None:
             made.refused[pick.id] = read.reason if isinstance(read, Unknown) else "the chain shows no such lease"
 
 
-def _one_history(picks: list[Pick], left: list[Pick]) -> tuple[list[Pick], list[Pick]]:
+def _one_history(picks: list[Pick], left: list[Pick], *, lane: str) -> tuple[list[Pick], list[Pick]]:
     """Keep wishes together that failed together: those that ran out of gas before the rest, failed ones in halves."""
     ran_out = next((pick.ran_out_tx for pick in picks if pick.ran_out_tx is not None), None)
     if ran_out is not None:
@@ -197,7 +199,7 @@ def _one_history(picks: list[Pick], left: list[Pick]) -> tuple[list[Pick], list[
         left = left + [pick for pick in picks if pick.id not in chosen]
         picks = suspects[:most]
         if len(suspects) > most:
-            metrics.ACK_FALLBACKS.labels("0").inc()
+            metrics.ACK_FALLBACKS.labels(lane).inc()
     return picks, left
 
 
@@ -224,7 +226,7 @@ class _Fitting:
             try:
                 self._settle()
             except WouldFail:
-                metrics.ACK_FALLBACKS.labels("0").inc()
+                metrics.ACK_FALLBACKS.labels(str(self.signer.index or 0)).inc()
                 self._bisect()
 
     def _estimate(self, picks: Sequence[Pick]) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +21,7 @@ Verb = ChainAction.Verb
 SENDABLE = "t.state = 'queued' AND (t.valid_until IS NULL OR t.valid_until > now())"
 """Actions a lane may take, over the table's alias of `fred.due.claim`."""
 FREE_SIGNER = """
-    t.usable AND t.address = ANY(%s)
+    t.usable AND t.address = ANY(%s) AND (t.errand_until IS NULL OR t.errand_until <= now())
              AND EXISTS (SELECT 1 FROM leases_chainaction AS a
                           WHERE a.state = 'queued' AND a.due_at <= now()
                             AND (a.valid_until IS NULL OR a.valid_until > now()))
@@ -39,15 +40,19 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """All that waits, how many signers are free, and the kind of the transaction stored last."""
+    """All that waits, the signers that may take it, how many of them are free, and the verb stored last."""
 
     queues: Mapping[str, Queue]
     free_signers: int
     last_kind: str
+    lanes: Sequence[str] = ()
 
 
 def waiting(addresses: Sequence[str]) -> Waiting:
-    """Count what waits, and which of these signers are free; no locks."""
+    """Count what waits, and which of these signers are free; no locks.
+
+    Sub-signers come first: the provider's key takes leases only while none of them is usable.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -60,13 +65,20 @@ def waiting(addresses: Sequence[str]) -> Waiting:
             return Waiting({}, 0, "")
         cursor.execute(
             """
-            SELECT (SELECT count(*) FROM leases_signer WHERE usable AND due_at <= now() AND address = ANY(%s)),
-                   (SELECT kind FROM leases_chaintx ORDER BY id DESC LIMIT 1)
+            SELECT address, role, due_at <= now() AND (errand_until IS NULL OR errand_until <= now()),
+                   (SELECT kind FROM leases_chaintx WHERE kind IN ('ack', 'reject', 'close') ORDER BY id DESC LIMIT 1)
+              FROM leases_signer WHERE usable AND address = ANY(%s)
             """,
             [list(addresses)],
         )
-        free, last = cursor.fetchone()
-    return Waiting(queues, free, last or "")
+        rows = cursor.fetchall()
+    lanes = [row for row in rows if row[1] == "sub_signer"] or rows
+    return Waiting(
+        queues,
+        free_signers=sum(bool(row[2]) for row in lanes),
+        last_kind=rows[0][3] or "" if rows else "",
+        lanes=[row[0] for row in lanes],
+    )
 
 
 def outlived() -> dict[int, UUID]:
@@ -197,8 +209,12 @@ def occupy(signer: Claim) -> bool:
         return bool(cursor.rowcount == 1)
 
 
-def insert_tx(signed: SignedTx, *, signer: str, kind: str, actions: Iterable[int]) -> Claim | None:
+def insert_tx(
+    signed: SignedTx, *, signer: str, kind: str, actions: Iterable[int], about: Sequence[Any] = ()
+) -> Claim | None:
     """Store signed bytes, claimed by whoever stores them, and bind the locked actions to them.
+
+    `about` says what a transaction without actions is for.
 
     Bytes that a node refused before, and nobody else ever saw, may come again: nonce and hash follow from the content.
     None when these bytes are known otherwise.
@@ -212,17 +228,19 @@ def insert_tx(signed: SignedTx, *, signer: str, kind: str, actions: Iterable[int
         signed.gas_limit,
         f"{signed.fee.amount}{signed.fee.denom}",
         signed.timeout_height,
+        json.dumps(list(about)),
         CLAIM_FOR,
     ]
     with connection.cursor() as cursor:
         cursor.execute(
             """
             INSERT INTO leases_chaintx (signer, sequence, kind, tx_bytes, tx_hash, state, gas_limit, fee,
-                                        timeout_height, codespace, log, due_at, epoch, attempts)
-            VALUES (%s, %s, %s, %s, %s, 'signed', %s, %s, %s, '', '', now() + %s, 1, 1)
+                                        timeout_height, codespace, log, about, due_at, epoch, attempts)
+            VALUES (%s, %s, %s, %s, %s, 'signed', %s, %s, %s, '', '', %s, now() + %s, 1, 1)
                 ON CONFLICT (tx_hash) DO UPDATE
                SET state = 'signed', due_at = EXCLUDED.due_at, epoch = leases_chaintx.epoch + 1, attempts = 1,
-                   code = NULL, codespace = '', log = '', missed_at = NULL, decided_at = NULL, created_at = now()
+                   code = NULL, codespace = '', log = '', missed_at = NULL, decided_at = NULL, created_at = now(),
+                   looked_height = -1, height_since = NULL
              WHERE leases_chaintx.state = 'dropped'
          RETURNING id, epoch
             """,
@@ -286,22 +304,9 @@ def finish_unsent(done: Mapping[int, int], moot: Mapping[int, int]) -> set[UUID]
     return closed
 
 
-def ensure_signers(addresses: Mapping[str, str]) -> bool:
-    """Give every key (address to role) its row, free at once; free those left at rest without an open transaction.
-
-    True when that changed something.
-    """
-    changed = 0
+def free_rested() -> int:
+    """Free signers that rest for no open transaction; return how many there were."""
     with connection.cursor() as cursor:
-        for address, role in sorted(addresses.items()):
-            cursor.execute(
-                """
-                INSERT INTO leases_signer (address, role, usable, due_at, epoch, attempts)
-                VALUES (%s, %s, TRUE, now(), 0, 0) ON CONFLICT DO NOTHING
-                """,
-                [address, role],
-            )
-            changed += cursor.rowcount
         cursor.execute(
             """
             UPDATE leases_signer AS s SET due_at = now(), epoch = s.epoch + 1
@@ -310,16 +315,16 @@ def ensure_signers(addresses: Mapping[str, str]) -> bool:
                                 WHERE t.signer = s.address AND t.state IN ('signed', 'broadcast'))
             """
         )
-        return changed + int(cursor.rowcount) > 0
+        return int(cursor.rowcount)
 
 
-def set_signer(address: str, *, after: timedelta, usable: bool = True, epoch: int | None = None) -> None:
-    """Free a signer `after` this long; not usable, nobody takes it. With an epoch only the holder of that claim may."""
-    values: list[Any] = [after, usable, address, epoch, epoch]
+def set_signer(address: str, *, after: timedelta, epoch: int | None = None) -> None:
+    """Free a signer `after` this long. With an epoch only the holder of that claim may."""
+    values: list[Any] = [after, address, epoch, epoch]
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE leases_signer SET due_at = now() + %s, epoch = epoch + 1, usable = usable AND %s
+            UPDATE leases_signer SET due_at = now() + %s, epoch = epoch + 1
              WHERE address = %s AND (%s::bigint IS NULL OR epoch = %s)
             """,
             values,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -24,17 +24,19 @@ from django.db import transaction
 from fred import crash, due, metrics
 from fred.due import Claim
 from fred.tasks import LANES, hint
-from leases import inclusion, lane_sql, sql, tx_sql, wake
-from leases.chain.client import Account, ChainClient
-from leases.chain.codes import Verdict, expected_sequence
+from leases import inclusion, lane_sql, sql, subsigner_sql, tx_sql, wake
+from leases.chain.client import ChainClient
+from leases.chain.codes import Verdict
 from leases.chain.errors import AccountAbsent, AccountUnreadable, ChainError, ChainUnavailable
-from leases.chain.signer import Signer, WouldFail
+from leases.chain.signer import Role, Signer, WouldFail
 from leases.chain.tx import SignedTx
+from leases.lane_account import account_of
 from leases.lane_draft import Draft, draft, without
 from leases.lane_sql import Pick, Queue, Waiting
 from leases.models import ChainAction, ChainTx
 from leases.models import Signer as SignerRow
 from leases.node import client, signers
+from leases.pace import pace
 
 log = structlog.get_logger("leases.lanes")
 
@@ -69,7 +71,7 @@ def ensure_signers() -> bool:
 
     Raises `KeyUnusable` when the key is missing or is not the provider's: such a process must not work.
     """
-    return lane_sql.ensure_signers({one.address: str(one.role) for one in signers()})
+    return subsigner_sql.ensure(signers()) + lane_sql.free_rested() > 0
 
 
 def choose(waiting: Waiting) -> Queue | None:
@@ -98,7 +100,7 @@ def send_next() -> bool:
     if not waiting.free_signers:
         # The key may have no row yet: a new deployment, a new database.
         return ensure_signers()
-    claimed = due.claim(SignerRow, 1, where=lane_sql.FREE_SIGNER, params=[list(keys)])
+    claimed = due.claim(SignerRow, 1, where=lane_sql.FREE_SIGNER, params=[list(waiting.lanes)])
     if not claimed:
         return False
     free = claimed[0]
@@ -160,19 +162,21 @@ class _Lane:
         except ChainError as error:
             return False, self._give_up(picks, error)
         except Exception:
-            metrics.LANE_RESTARTS.labels("0").inc()
+            metrics.LANE_RESTARTS.labels(str(self.signer.index or 0)).inc()
             self._put_back(picks, error="the lane crashed", counted=True, after=due.back_off(picks[0].attempts))
             raise
 
     def _attempt(self, picks: Sequence[Pick]) -> bool:
         until = time.monotonic() + WORK_SECONDS
-        account, named = self._account()
-        head = self.chain.latest_height().height
+        account, named = account_of(self.chain, self.signer.address)
+        head = self.chain.latest_height()
         made = draft(picks, signer=self.signer, chain=self.chain, account=account, until=until)
         if made.account is not None and named is not None:
-            made.account = Account(made.account.address, made.account.number, named)
+            made.account = replace(made.account, sequence=named)
         moved = self._settle(made, picks)
-        return self._send(made, timeout_height=head + settings.FRED.tx_timeout_blocks) or moved
+        config = settings.FRED
+        last = pace.timeout_height(self.chain, head, blocks=config.tx_timeout_blocks, timeout=config.tx_timeout)
+        return self._send(made, timeout_height=last) or moved
 
     def _give_up(self, picks: Sequence[Pick], error: ChainError) -> timedelta:
         """Put everything back; return how long the signer rests. Silence is the chain's fault, not an action's."""
@@ -182,26 +186,18 @@ class _Lane:
             self._put_back(picks, error="", counted=False)
             return SILENCE
         log.error("lane.cannot_send", signer=self.signer.address, kind=self.kind, error=str(error))
-        if isinstance(error, AccountAbsent | AccountUnreadable):
+        blames_signer = isinstance(error, AccountAbsent | AccountUnreadable) or (
+            isinstance(error, WouldFail) and error.failure.verdict is Verdict.SIGNER
+        )
+        if blames_signer:
+            # No choice of leases helps: the grant or the money is missing. Others take what this one cannot send.
             self._put_back(picks, error=str(error), counted=False)
+            if self.signer.role is Role.SUB_SIGNER:
+                inclusion.give_signer_up(self.signer.address, error=str(error))
+                return timedelta()
             return inclusion.SIGNER_RESTS
         self._put_back(picks, error=str(error), counted=True, after=due.back_off(picks[0].attempts))
-        if not isinstance(error, WouldFail):
-            return timedelta()
-        # No choice of leases helps: the grant is missing, or the key is not the provider's.
-        if error.failure.verdict is Verdict.SIGNER and self.signer.address != settings.FRED.provider_address:
-            lane_sql.set_signer(self.signer.address, after=timedelta(), usable=False, epoch=self.free.epoch)
-        return inclusion.SIGNER_RESTS
-
-    def _account(self) -> tuple[Account, int | None]:
-        """The account with the sequence to use, and that sequence alone when a node has just named it."""
-        account = self.chain.account(self.signer.address)
-        used, refused = lane_sql.last_sequence(self.signer.address)
-        named = expected_sequence(*refused) if refused else None
-        if named is None and used is not None and account.sequence == used:
-            # A node that lags behind our own last transaction.
-            return Account(account.address, account.number, used + 1), used + 1
-        return account, named
+        return inclusion.SIGNER_RESTS if isinstance(error, WouldFail) else timedelta()
 
     def _put_back(self, picks: Sequence[Pick], *, error: str, counted: bool, after: timedelta = timedelta()) -> None:
         lane_sql.put_back({pick.id: pick.epoch for pick in picks}, after=after, error=error, counted=counted)

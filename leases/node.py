@@ -12,6 +12,7 @@ from fred.conf import HouseConfig, ProviderConfig
 from leases.chain import configured
 from leases.chain.client import ChainClient
 from leases.chain.signer import Signer
+from leases.chain.subkeys import SubKeys
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class _Kept(Generic[T]):
 
 _client: _Kept[ChainClient] = _Kept(lambda config, _: configured.chain_client(config))
 _provider: _Kept[Signer] = _Kept(configured.provider_signer)
+_sub_keys: _Kept[SubKeys] = _Kept(configured.sub_keys)
 
 
 def client() -> ChainClient:
@@ -41,6 +43,21 @@ def client() -> ChainClient:
     return _client.get()
 
 
+def provider() -> Signer:
+    """The provider's own key. Raises `KeyUnusable`."""
+    return _provider.get()
+
+
+def sub_keys() -> SubKeys:
+    """The sub-signers' keys of this process. Raises `KeyUnusable`."""
+    return _sub_keys.get()
+
+
 def signers() -> tuple[Signer, ...]:
-    """Every key this process may sign with. Raises `KeyUnusable`."""
-    return (_provider.get(),)
+    """Every key this process may sign with, the provider's first. Raises `KeyUnusable`."""
+    return (provider(), *sub_keys().present())
+
+
+def lane_label(address: str) -> str:
+    """The label of a signer's lane in metrics: the number of a sub-signer from 0, and 0 for the provider's key."""
+    return next((str(one.index) for one in sub_keys().present() if one.address == address), "0")

@@ -15,7 +15,10 @@ from fred.due import Claim
 
 @dataclass(frozen=True, slots=True)
 class OpenTx:
-    """A stored transaction whose fate is not known yet. Ages are those of the database's clock."""
+    """A stored transaction whose fate is not known yet. Ages are those of the database's clock.
+
+    `still_for`: since when the chain stood at the height of the last look.
+    """
 
     id: int
     epoch: int
@@ -29,6 +32,8 @@ class OpenTx:
     timeout_height: int
     age: timedelta
     missed_for: timedelta | None
+    sequence: int
+    still_for: timedelta | None
 
 
 def read_open(claims: Sequence[Claim]) -> list[OpenTx]:
@@ -37,7 +42,7 @@ def read_open(claims: Sequence[Claim]) -> list[OpenTx]:
         cursor.execute(
             """
             SELECT t.id, t.epoch, t.attempts, t.signer, t.kind, t.tx_hash, t.tx_bytes, t.state, t.gas_limit,
-                   t.timeout_height, now() - t.created_at, now() - t.missed_at
+                   t.timeout_height, now() - t.created_at, now() - t.missed_at, t.sequence, now() - t.height_since
               FROM unnest(%s::bigint[], %s::bigint[]) AS c(id, epoch)
               JOIN leases_chaintx AS t ON t.id = c.id AND t.epoch = c.epoch
              WHERE t.state IN ('signed', 'broadcast') ORDER BY t.id
@@ -105,17 +110,30 @@ def queue_again(delays: Mapping[int, timedelta], *, tx: int, error: str, counted
         )
 
 
-def free_signer(address: str, *, after: timedelta = timedelta(), usable: bool = True) -> None:
-    """Make the signer of a decided transaction free again, `after` this long; not usable, nobody takes it."""
-    values: list[Any] = [after, usable, address]
+def free_signer(address: str, *, after: timedelta = timedelta()) -> None:
+    """Make the signer of a decided transaction free again, `after` this long."""
+    values: list[Any] = [after, address]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE leases_signer SET due_at = now() + %s, epoch = epoch + 1, attempts = 0 WHERE address = %s", values
+        )
+
+
+def note_height(tx: int, *, epoch: int, height: int) -> timedelta:
+    """Note the chain's height at this look; return how long the chain is known to stand there."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE leases_signer SET due_at = now() + %s, epoch = epoch + 1, attempts = 0, usable = usable AND %s
-             WHERE address = %s
+            UPDATE leases_chaintx
+               SET height_since = CASE WHEN looked_height = %s THEN COALESCE(height_since, now()) ELSE now() END,
+                   looked_height = %s
+             WHERE id = %s AND epoch = %s AND state IN ('signed', 'broadcast')
+         RETURNING now() - height_since
             """,
-            values,
+            [height, height, tx, epoch],
         )
+        row = cursor.fetchone()
+    return timedelta() if row is None else row[0]
 
 
 def decide(

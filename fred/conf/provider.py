@@ -118,11 +118,11 @@ class ProviderConfig(BaseModel):
     tx_poll_interval: Duration = timedelta(milliseconds=500)
     """First wait before an open transaction is looked up again; grows to 5 s. Above 0."""
     tx_timeout: Duration = timedelta(seconds=30)
-    """Limit for one whole write to the chain. Above 0."""
+    """So long a transaction may wait for its block, counted in blocks at the chain's pace. Above 0."""
     tx_timeout_blocks: Int = 20
-    """Blocks after which an unseen transaction is void. 5 or more."""
+    """At least so many blocks an unseen transaction may still come into one; at most 2,000. 5 or more."""
     sub_signer_count: Int = 0
-    """Further signing keys that work side by side with the provider's. 0 or more."""
+    """Further signing keys, which sign for leases side by side while the provider's grants and funds them. 0 or more."""
     sub_signer_min_balance: CoinValue = Coin(10_000_000, "umfx")
     """Balance below which a further key is topped up."""
     sub_signer_top_up_amount: CoinValue = Coin(50_000_000, "umfx")

@@ -21,11 +21,6 @@ WITHOUT_EFFECT: dict[type[BaseModel], frozenset[str]] = {
         {
             *RETIRED_KEYS,
             "chain_profile",
-            "tx_timeout",
-            "sub_signer_count",
-            "sub_signer_min_balance",
-            "sub_signer_top_up_amount",
-            "sub_signer_fund_check_interval",
             "rate_limit_rps",
             "rate_limit_burst",
             "tenant_rate_limit_burst",

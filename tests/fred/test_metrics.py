@@ -40,6 +40,8 @@ EXPECTED = {
     "fred_chain_query_duration_seconds": ("query",),
     "fred_chain_signer_oog_retries": ("result",),
     "fred_chain_transactions": ("type", "outcome"),
+    "fred_signer_balance_query_failures": ("role", "address", "denom"),
+    "fred_signer_grant_check": ("outcome",),
     "fred_events_dropped": ("event_type",),
     "fred_hints": ("task", "outcome"),
     "fred_messages_malformed": ("topic",),
