@@ -15,7 +15,9 @@ from django.db import transaction
 from fred import breaker, due
 from fred.models import PeriodicTask
 from leases import sql as lease_sql
+from leases import wake
 from leases.chain.client import Absent as ChainAbsent
+from leases.chain.client import ChainLease
 from leases.chain.client import ExactLease as ChainExact
 from leases.status import TERMINAL, LeaseState
 from placements.status import OperationState
@@ -35,10 +37,11 @@ def gather(claimed: Mapping[UUID, int], sources: Sources) -> tuple[dict[UUID, f.
     """Facts of these leases (uuid to the epoch of the claim) and the time they are of.
 
     Leases whose stored facts are older than their news are read from the chain first; what was read is stored, and
-    wakes nobody who still holds the claim.
+    wakes nobody who still holds the claim. A lease whose claim was lost meanwhile, to somebody else's listing perhaps,
+    is missing: deciding on it would be in vain.
     """
     exact = _refresh(claimed, sources)
-    return _assemble(sorted(claimed), exact, sources), q.now()
+    return _assemble(q.standing(claimed), exact, sources), q.now()
 
 
 def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
@@ -91,7 +94,7 @@ def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
             return False
         for start in range(0, len(listed), due.BATCH):
             chunk = listed[start : start + due.BATCH]
-            due.in_transaction(partial(lease_sql.store_reads, chunk, exact=False, claimed=claimed))
+            due.in_transaction(partial(_store_reads, chunk, exact=False, claimed=claimed))
         return True
     finally:
         due.release(PeriodicTask, {LISTING: mine[0].epoch})
@@ -102,11 +105,18 @@ def _store(answers: Mapping[UUID, Any], claimed: Mapping[UUID, int]) -> None:
     absent = {uuid: answer.height for uuid, answer in answers.items() if isinstance(answer, ChainAbsent)}
 
     def store() -> None:
-        lease_sql.store_reads(reads, exact=True, claimed=claimed)
+        _store_reads(reads, exact=True, claimed=claimed)
         lease_sql.store_absent(absent)
 
     if reads or absent:
         due.in_transaction(store)
+
+
+def _store_reads(reads: Iterable[tuple[ChainLease, int]], *, exact: bool, claimed: Mapping[UUID, int]) -> None:
+    """Write what was read. Leases of other looks that it wakes are due again: somebody is asked to take them."""
+    stored = lease_sql.store_reads(reads, exact=exact, claimed=claimed)
+    if any(one.woken for one in stored.values()):
+        wake.hint_after_commit()
 
 
 def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources: Sources) -> dict[UUID, f.LeaseFacts]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,19 @@ def leases(uuids: Sequence[UUID]) -> Iterator[tuple[Any, ...]]:
         """,
         list(uuids),
     )
+
+
+def standing(claimed: Mapping[UUID, int]) -> list[UUID]:
+    """Those of these leases (uuid to the epoch of their claim) to which nothing happened since, in uuid order."""
+    found = rows(
+        """
+        SELECT l.uuid FROM unnest(%s::uuid[], %s::bigint[]) AS c(uuid, epoch)
+          JOIN leases_lease AS l ON l.uuid = c.uuid AND l.epoch = c.epoch ORDER BY l.uuid
+        """,
+        list(claimed),
+        list(claimed.values()),
+    )
+    return [row[0] for row in found]
 
 
 def outdated(uuids: Sequence[UUID]) -> list[UUID]:

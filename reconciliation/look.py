@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -33,6 +33,8 @@ LOOK_LIMIT_S = 30.0
 """No claim of a look is renewed for longer."""
 ROUNDS = 2
 """How often a decision may ask for more facts."""
+CROWDS = (due.BATCH, 64, 8)
+"""How many share a look that were claimed once, twice, three times without a finish; after that each is alone."""
 
 Gather = Callable[[Mapping[UUID, int], Sources], tuple[dict[UUID, LeaseFacts], datetime]]
 
@@ -67,14 +69,13 @@ class Looker:
     def at_claimed(self, claims: Sequence[due.Claim], claimed_at: float) -> bool:
         """Look at these claimed leases; return whether one of them wants another look at once.
 
-        A lease that was claimed before without a finish is looked at alone: if it kills the look, only its own.
+        A lease that was claimed before without a finish shares its look with ever fewer others: one that kills its look
+        soon kills only its own, and what a killed process left behind is still done in a few looks.
         """
         epochs = {claim.pk: claim.epoch for claim in claims}
-        alone = [claim for claim in claims if claim.attempts > 1]
-        together = [claim for claim in claims if claim.attempts <= 1]
         again = False
         with due.holding(Lease, epochs, seconds=LOOK_LIMIT_S, claimed_at=claimed_at) as held:
-            for group in ([together] if together else []) + [[claim] for claim in alone]:
+            for group in _crowds(claims):
                 again |= self._split(group)
                 held.drop([claim.pk for claim in group])
         return again
@@ -109,6 +110,8 @@ class Looker:
     def _look(self, epochs: Mapping[UUID, int], attempts: Mapping[UUID, int]) -> bool:
         known, now = self.gather(epochs, self.sources)
         crash.point("look.gathered")
+        if not known:
+            return True
         decisions = {uuid: decide(one, now, self.limits) for uuid, one in known.items()}
         for _ in range(ROUNDS):
             needs = {uuid: one.act.kind for uuid, one in decisions.items() if isinstance(one.act, Need)}
@@ -146,6 +149,15 @@ class Looker:
         for uuid, point in self.sources.point_reads(wanted).items():
             known[uuid] = replace(known[uuid], point=point)
         return facts_sql.now()
+
+
+def _crowds(claims: Iterable[due.Claim]) -> Iterator[list[due.Claim]]:
+    by_attempts: dict[int, list[due.Claim]] = {}
+    for claim in claims:
+        by_attempts.setdefault(min(claim.attempts, len(CROWDS) + 1), []).append(claim)
+    for attempts, several in sorted(by_attempts.items()):
+        size = CROWDS[attempts - 1] if attempts <= len(CROWDS) else 1
+        yield from (several[start : start + size] for start in range(0, len(several), size))
 
 
 def _route(decisions: dict[UUID, Decision], known: Mapping[UUID, LeaseFacts], sources: Sources) -> None:
@@ -197,7 +209,10 @@ def _finish(
     decisions: Mapping[UUID, Decision],
     known: Mapping[UUID, LeaseFacts],
 ) -> tuple[Outcome, bool]:
-    """End the looks and write the acts of exactly those leases that nothing happened to in between."""
+    """End the looks and write the acts of exactly those leases that nothing happened to in between.
+
+    Returns also whether some of them are due at once: what was overtaken is, if nobody else has claimed it.
+    """
     rows = []
     for uuid, one in decisions.items():
         after = due.back_off(attempts[uuid]) if one.failed else _interval(one)
@@ -211,7 +226,7 @@ def _finish(
 
     outcome, left = due.in_transaction(write)
     _count(left, decisions, known, attempts)
-    return outcome, any(decisions[uuid].after == timedelta() for uuid in left)
+    return outcome, len(left) < len(epochs) or any(decisions[uuid].after == timedelta() for uuid in left)
 
 
 def _interval(decision: Decision) -> timedelta | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
+from fred import due
 from leases import wake
 from leases.models import ChainAction, Lease, StatusEvent
 from leases.status import LeaseState
@@ -125,3 +127,27 @@ def test_a_killing_row_hurts_only_itself(looker, chain, monkeypatch):
     with connection.cursor() as cursor:
         cursor.execute("SELECT extract(epoch FROM due_at - now()) FROM leases_lease WHERE uuid = %s", [bad.uuid])
         assert 0 < cursor.fetchone()[0] <= 1
+
+
+@pytest.mark.parametrize(
+    ("cut_short", "sizes"), [(0, [70]), (1, [64, 6]), (2, [8] * 8 + [6]), (3, [1] * 70)], ids=["new", "1", "2", "3"]
+)
+def test_what_killed_looks_left_is_looked_at_in_ever_smaller_groups(looker, chain, cut_short, sizes):
+    several = [lease() for _ in range(70)]
+    chain.add(*several)
+    heard_of(*(one.uuid for one in several), height=90)
+    for _ in range(cut_short):
+        assert len(due.claim(Lease)) == 70
+        Lease.objects.update(due_at=Now())
+    gather = looker.gather
+    seen = []
+
+    def counting(claimed, sources):
+        seen.append(len(claimed))
+        return gather(claimed, sources)
+
+    looker.gather = counting
+    looker.at_due_leases()
+    assert seen[: len(sizes)] == sizes
+    assert set(Lease.objects.values_list("attempts", "phase")) == {(0, "provisioning")}
+    assert Operation.objects.count() == 70
