@@ -99,7 +99,7 @@ class Chain:
         self.blocks = {block.height: block for block in made}
         self.txs = {result.tx.hash: result for block in made for result in block.txs}
         self.mempool.clear()
-        self.cache = OrderedDict.fromkeys(list(self.txs)[-CACHED_HASHES:])
+        self.cache.clear()
         self._views.clear()
         last = made[-1]
         self.earliest, self.height, self.history_from, self.time = made[0].height, last.height, last.height, last.time

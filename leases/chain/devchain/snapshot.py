@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import OrderedDict
 from collections.abc import Iterable
 from fractions import Fraction
@@ -12,6 +13,7 @@ from leases.chain.devchain.blocks import Block
 from leases.chain.devchain.chain import Chain
 from leases.chain.devchain.profiles import profile
 from leases.chain.devchain.state import TABLES, State
+from leases.chain.devchain.transactions import hash_of
 
 FORMAT = 1
 MOVING = ("profile", "offset_ns", "trusted_count")
@@ -102,6 +104,7 @@ def replay(value: dict[str, Any], changes: Iterable[dict[str, Any]]) -> None:
         value["height"] = block["height"]
         value.update({name: change[name] for name in MOVING})
         included = {one["raw"] for one in block["txs"]}
+        value["cache"] += [hash_of(base64.b64decode(one["raw"])) for one in block["txs"] if not one["trusted"]]
         value["mempool"] = [one for one in value["mempool"] if one["raw"] not in included]
     value["state"] = {name: list(table.values()) for name, table in tables.items()}
 

@@ -28,7 +28,6 @@ def status(chain):
 
 
 def test_sequences_that_somebody_else_used_are_named(manual_devchain):
-    """CH-60"""
     chain = manual_devchain
     uuid = chain.create_lease()
     wallet = Wallet.of(chain, "provider")
@@ -71,7 +70,6 @@ def test_a_node_may_not_take_a_transaction(manual_devchain, effect, parameters, 
 
 
 def test_answers_can_carry_fields_nobody_knows(devchain, ask):
-    """CH-89"""
     uuid = devchain.create_lease()
     request = billing_pb2.QueryLeaseRequest(lease_uuid=uuid)
     plain = ask(devchain, f"{QUERY}/Lease", request, billing_pb2.QueryLeaseResponse)

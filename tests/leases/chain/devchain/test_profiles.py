@@ -65,12 +65,14 @@ def acked(chain, count, **how):
 
 
 def test_a_cursor_is_an_unknown_field_to_the_old_chain(old):
+    """CH-148"""
     checked = withdraw(old, key=b"x")
     assert (checked.codespace, checked.code) == ("sdk", 2)
     assert "TagNum: 5" in checked.log
 
 
 def test_the_old_chain_withdraws_from_the_first_leases_again_and_again(old):
+    """CH-148: without a key it withdraws."""
     uuids = acked(old, 3)
     first, second = withdraw(old, limit=2), withdraw(old, limit=2)
     assert (first.withdrawal_count, first.has_more, first.next_key) == (2, True, b"")
@@ -80,7 +82,7 @@ def test_the_old_chain_withdraws_from_the_first_leases_again_and_again(old):
 
 
 def test_the_old_chain_sums_leases_of_every_state_and_says_whether_there_are_more(old, ask):
-    """CH-106: no cursor, a mark that the sum is not the whole."""
+    """No cursor, only a mark that the sum is not the whole."""
     acked(old, 2)
     old.create_lease()
     answer = withdrawable(ask, old)
@@ -109,6 +111,7 @@ def test_domain_events_of_the_old_chain_do_not_name_the_provider(old):
 
 
 def test_after_its_deadline_a_pending_lease_cannot_be_acknowledged(new):
+    """CH-134 on C"""
     uuid = new.create_lease()
     new.change_params(pending_timeout=60)
     new.broadcast(Wallet.of(new, "provider").ack([uuid]))
@@ -191,7 +194,6 @@ def test_creations_tell_their_sender(new):
 
 
 def test_a_vanished_cursor_does_no_harm_on_the_new_chain(new, ask):
-    """CH-84: the key is looked up as the first row from there on."""
     uuids = sorted(new.create_leases(4))
     by_provider = billing_pb2.QueryLeasesByProviderRequest
 
