@@ -158,6 +158,7 @@ def main() -> None:
     """Serve until standard input ends."""
     script = Script(msgspec.json.decode(sys.stdin.readline(), type=Settings))
     for line in sys.stdin:
+        answer: dict[str, list[str] | str]
         try:
             answer = {"leases": script.run(int(line))}
         except FloorError as error:

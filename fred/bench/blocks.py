@@ -55,8 +55,8 @@ class BlockClock:
 
     def of(self, leases: list[ChainLease]) -> Burst:
         """What became of these leases, all of which are ACTIVE."""
-        created, height = self._when(min(lease.created_at for lease in leases))
-        ends = [self._when(_acknowledged(lease)) for lease in leases]
+        created, height = self._when(min(_known(lease, lease.created_at) for lease in leases))
+        ends = [self._when(_known(lease, lease.acknowledged_at)) for lease in leases]
         return Burst(tuple(at - created for at, _ in ends), max(number for _, number in ends) - height)
 
     def _when(self, block_time: datetime) -> tuple[float, int]:
@@ -82,7 +82,7 @@ class BlockClock:
                 self._connected.set()
 
 
-def _acknowledged(lease: ChainLease) -> datetime:
-    if lease.acknowledged_at is None:
-        raise UnseenBlockError(f"lease {lease.uuid} is not acknowledged")
-    return lease.acknowledged_at
+def _known(lease: ChainLease, at: datetime | None) -> datetime:
+    if at is None:
+        raise UnseenBlockError(f"lease {lease.uuid} was read without its times")
+    return at

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -15,6 +16,7 @@ from fred.bench.callbacks import is_up
 from fred.bench.floor_burst import bare_script
 from fred.bench.report import Report, percentile
 from fred.bench.stage import Stage, grpc_endpoint, websocket_url
+from fred.bench.usage import Usage
 from fred.dev.board import Board
 from leases.chain.client import ChainLease
 from leases.chain.cosmos import CosmosClient
@@ -23,9 +25,9 @@ from leases.status import LeaseState
 
 READ_TRIES = 3
 _ACTIVE = "SELECT count(*) FROM leases_lease WHERE chain_state = 2"
-_QUIET = """
-    SELECT NOT EXISTS (SELECT FROM leases_lease WHERE chain_state = 2 AND phase <> 'active')
-       AND NOT EXISTS (SELECT FROM placements_operation WHERE settled_at IS NULL)
+_UNFINISHED = """
+    SELECT (SELECT count(*) FROM leases_lease WHERE chain_state = 2 AND phase <> 'active')
+         + (SELECT count(*) FROM placements_operation WHERE settled_at IS NULL)
 """
 
 
@@ -120,7 +122,7 @@ class _Product:
     """The running control plane, watched through its database."""
 
     stage: Stage
-    database: psycopg.Connection[tuple[object, ...]]
+    database: psycopg.Connection[tuple[Any, ...]]
     wait_s: float
     active: int = 0
 
@@ -135,11 +137,12 @@ class _Product:
 
     def rest(self) -> None:
         """Wait until nothing of what was brought is unfinished."""
-        self.stage.house.wait_for(lambda: bool(self._number(_QUIET)), "waiting for rest", seconds=self.wait_s)
+        self.stage.house.wait_for(lambda: not self._number(_UNFINISHED), "waiting for rest", seconds=self.wait_s)
 
     def _number(self, statement: str) -> int:
         row = self.database.execute(statement).fetchone()
-        return int(str(row[0]) == "True" or row[0]) if row else 0  # type: ignore[call-overload]
+        assert row is not None  # noqa: S101 - an aggregate always gives one
+        return int(row[0])
 
     def _where(self) -> str:
         return f"{self._number(_ACTIVE)} of {self.active} are ACTIVE"
@@ -165,5 +168,6 @@ def _figures(idle: Sequence[Burst], burst: Burst) -> dict[str, float]:
     }
 
 
-def _sum_cpu(costs: object) -> float:
-    return sum(usage.cpu for name, usage in costs.items() if name != "bench")  # type: ignore[attr-defined]
+def _sum_cpu(costs: Mapping[str, Usage]) -> float:
+    """CPU of everything but this process, which only watches."""
+    return sum(usage.cpu for name, usage in costs.items() if name != "bench")

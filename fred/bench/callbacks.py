@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
@@ -14,7 +15,7 @@ from fred import http, signing
 from fred.bench import caller
 from fred.bench.report import Report, percentile
 from fred.bench.stage import Stage
-from fred.bench.usage import MEBIBYTE, Meter
+from fred.bench.usage import MEBIBYTE, Meter, Usage
 from fred.curl import Request
 from fred.dev.environment import BACKEND
 from fred.dev.house import WORKERS
@@ -71,7 +72,7 @@ def measure(stage: Stage, settings: Settings) -> Report:
         meter = stage.meter()
         figures, costs = _timed(stage, pairs[warm_up:], settings, meter)
         row = database.execute(_STORED).fetchone()
-        stored = int(str(row[0])) if row else 0
+        stored = int(row[0]) if row else 0
     if stored != len(pairs):
         raise NotDurableError(f"{stored} of {len(pairs)} callbacks that were answered 200 are stored")
     said = {"callbacks": settings.count, "connections": settings.connections}
@@ -92,7 +93,7 @@ def is_up(stage: Stage) -> bool:
 
 
 def _insert(
-    database: psycopg.Connection[tuple[object, ...]], pairs: Sequence[tuple[UUID, UUID]], *, provider: UUID
+    database: psycopg.Connection[tuple[Any, ...]], pairs: Sequence[tuple[UUID, UUID]], *, provider: UUID
 ) -> None:
     leases, operations = [lease for lease, _ in pairs], [operation for _, operation in pairs]
     with database.transaction():
@@ -102,7 +103,10 @@ def _insert(
     database.execute("VACUUM ANALYZE leases_lease, placements_operation, placements_placement")
 
 
-def _timed(stage: Stage, pairs: Sequence[tuple[UUID, UUID]], settings: Settings, meter: Meter):  # type: ignore[no-untyped-def]
+def _timed(
+    stage: Stage, pairs: Sequence[tuple[UUID, UUID]], settings: Settings, meter: Meter
+) -> tuple[dict[str, float], dict[str, Usage]]:
+    """Make the calls; return the figures and what each process cost."""
     stage.house.teller.step(f"{len(pairs)} callbacks over {settings.connections} connections")
     web = "web" if "web" in meter.roots else "bare web"
     before = meter.start()

@@ -7,6 +7,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
 
 import uvloop
 
@@ -35,7 +37,7 @@ async def _call(host: str, port: int, requests: Sequence[bytes], connections: in
     done: asyncio.Future[None] = loop.create_future()
     clients = [_Client(left, answers, len(requests), done) for _ in range(min(connections, len(requests)))]
     for client in clients:
-        await loop.create_connection(lambda client=client: client, host, port)  # type: ignore[misc]
+        await loop.create_connection(partial(_itself, client), host, port)
     started = time.perf_counter()
     for client in clients:
         client.send()
@@ -61,8 +63,7 @@ class _Client(asyncio.Protocol):
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")  # noqa: S101 - uvloop's own type
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own type, which only behaves like it
 
     def send(self) -> None:
         """Send what is next, if anything is left."""
@@ -94,6 +95,10 @@ class _Client(asyncio.Protocol):
         self._closing = True
         if self._transport is not None:
             self._transport.close()
+
+
+def _itself(client: _Client) -> _Client:
+    return client
 
 
 def _length(head: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
@@ -29,12 +30,12 @@ class Span:
     last: float
 
 
-def read(database: psycopg.Connection[tuple[object, ...]], leases: Sequence[str]) -> Mapping[str, Span]:
+def read(database: psycopg.Connection[tuple[Any, ...]], leases: Sequence[str]) -> Mapping[str, Span]:
     """The steps of these settled leases, in order."""
     rows = database.execute(_ROWS, [list(leases)]).fetchall()
     if not rows:
         return {}
-    columns = [sorted(at.timestamp() for at in column) for column in zip(*rows, strict=True)]  # type: ignore[attr-defined]
+    columns = [sorted(at.timestamp() for at in column) for column in zip(*rows, strict=True)]
     start = columns[0][0]
     return {
         step: Span(column[0] - start, column[len(column) // 2] - start, column[-1] - start)
