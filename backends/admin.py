@@ -10,7 +10,18 @@ from fred.admin import ReadOnlyAdmin
 class BackendAdmin(ReadOnlyAdmin):
     """Backends of the configuration, now and before."""
 
-    list_display = ("name", "url", "contract", "dialect", "is_default", "configured", "fenced", "drained", "key_id")
+    list_display = (
+        "name",
+        "url",
+        "contract",
+        "dialect",
+        "is_default",
+        "configured",
+        "fenced",
+        "drained",
+        "takes_calls",
+        "key_id",
+    )
     list_filter = ("configured", "fenced", "drained", "contract", "dialect")
     ordering = ("position", "name")
 

@@ -9,8 +9,12 @@ from django.db.models.functions import Now
 class Backend(models.Model):
     """A backend of the configuration. Rows are made at start and never deleted: placements point at them.
 
-    A row whose name left the configuration stays with ``configured`` false and receives no request.
+    A row whose name left the configuration stays with ``configured`` false and receives no request. A retired one never
+    does again, whatever the configuration says.
     """
+
+    BY_CONFIGURATION = "configuration"
+    BY_OPERATOR = "operator"
 
     class Contract(models.TextChoices):
         AUTO = "auto"
@@ -29,14 +33,31 @@ class Backend(models.Model):
     storage_id = models.UUIDField(null=True, blank=True, unique=True)
     configured = models.BooleanField(default=True)
     fenced = models.BooleanField(default=False)
+    fenced_by = models.TextField(
+        default="", blank=True, help_text="Who fenced it: the configuration, which may take it back, or an operator."
+    )
     drained = models.BooleanField(default=False)
     retired_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(db_default=Now())
+    takes_calls = models.GeneratedField(
+        expression=models.ExpressionWrapper(
+            models.Q(configured=True, fenced=False, retired_at__isnull=True)
+            & (models.Q(contract="v0_13") | models.Q(contract="auto", dialect="v0_13")),
+            output_field=models.BooleanField(),
+        ),
+        output_field=models.BooleanField(),
+        db_persist=True,
+        help_text="Whether anything may be pushed to it: who claims a push reads only this.",
+    )
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=models.Q(contract__in=["auto", "v0_13", "current"]), name="backend_contract"),
-            models.CheckConstraint(condition=models.Q(dialect__in=["unset", "v0_13", "current"]), name="backend_dialect"),
+            models.CheckConstraint(
+                condition=models.Q(contract__in=["auto", "v0_13", "current"]), name="backend_contract"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(dialect__in=["unset", "v0_13", "current"]), name="backend_dialect"
+            ),
         ]
 
     def __str__(self) -> str:

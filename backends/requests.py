@@ -29,6 +29,7 @@ class BackendTarget:
     """Where a backend is and how to speak to it. Its repr holds no key.
 
     `timeout` is in seconds and covers one request. `url` may have a path of its own, which is signed with the rest.
+    `closed` says why nothing may be pushed to it although it may be read; empty: it may.
     """
 
     name: str
@@ -39,6 +40,7 @@ class BackendTarget:
     tls: Tls = field(default_factory=Tls)
     page_size: int = 1000
     fenced: bool = False
+    closed: str = ""
 
 
 def _request(
@@ -110,12 +112,20 @@ def lookup_request(backend: BackendTarget, leases: Iterable[UUID], *, tag: objec
     return _request(backend, f"/provisions?{query}", max_body=LIST_BODY_BYTES, tag=tag)
 
 
-def page_request(backend: BackendTarget, path: str, *, token: str = "", tag: object = None) -> Request:
-    """One page of `/provisions` or `/retentions`, the first or the one after `token`."""
-    size = backend.page_size if backend.page_size > 0 else 1000
+def page_request(
+    backend: BackendTarget,
+    path: str,
+    *,
+    token: str = "",
+    size: int = 0,
+    timeout: float | None = None,
+    tag: object = None,
+) -> Request:
+    """One page of `/provisions` or `/retentions`, the first or the one after `token`; `size` 0: the usual one."""
+    size = size or (backend.page_size if backend.page_size > 0 else 1000)
     fields: Mapping[str, str] = {"continue": token, "limit": str(size)} if token else {"limit": str(size)}
     cap = LIST_BODY_BYTES if path == "/provisions" else MEBIBYTE
-    return _request(backend, f"{path}?{urlencode(fields)}", max_body=cap, tag=tag)
+    return _request(backend, f"{path}?{urlencode(fields)}", timeout=timeout, max_body=cap, tag=tag)
 
 
 def stats_request(backend: BackendTarget, *, timeout: float | None = None, tag: object = None) -> Request:

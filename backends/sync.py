@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
+from backends import targets
 from backends.models import Backend
 from fred import signing
 from fred.conf import BackendConfig
@@ -17,11 +18,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """Names that a sync added, changed, and found gone from the configuration."""
+    """Names that a sync added, changed, found gone from the configuration, and took a fence from."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     unconfigured: tuple[str, ...] = ()
+    lifted: tuple[str, ...] = ()
 
 
 _FIELDS = ("url", "position", "skus", "is_default", "timeout_ms", "contract", "key_id", "configured")
@@ -40,6 +42,7 @@ def _row(entry: BackendConfig, *, position: int, is_default: bool) -> Backend:
         key_id=signing.key_id(secret) if secret else "",
         configured=True,
         fenced=entry.fenced,
+        fenced_by=Backend.BY_CONFIGURATION if entry.fenced else "",
     )
 
 
@@ -52,15 +55,15 @@ def rows_of(entries: Sequence[BackendConfig]) -> list[Backend]:
 def sync_backends() -> Synced:
     """Bring the rows in line with the configuration; safe at every start and from several processes at once.
 
-    A row that left the configuration stays, unconfigured, and receives no request. A fence set at run time is kept: the
-    stricter of configuration and row wins.
+    A row that left the configuration stays, unconfigured, and receives no request; a retired one stays retired. A fence
+    that an operator set is kept, one of the configuration is lifted when the configuration takes it back.
     """
     wanted = {row.name: row for row in rows_of(settings.FRED.backends)}
     with transaction.atomic():
         known = set(Backend.objects.values_list("name", flat=True))
         Backend.objects.bulk_create(wanted.values(), ignore_conflicts=True)
         found = list(Backend.objects.select_for_update(no_key=True).order_by("name"))
-        changed, gone = [], []
+        changed, gone, lifted = [], [], []
         for row in found:
             new = wanted.get(row.name)
             if new is None:
@@ -70,11 +73,17 @@ def sync_backends() -> Synced:
                 continue
             updates = {name: getattr(new, name) for name in _FIELDS if getattr(new, name) != getattr(row, name)}
             if new.fenced and not row.fenced:
-                updates["fenced"] = True
+                updates |= {"fenced": True, "fenced_by": Backend.BY_CONFIGURATION}
+            elif row.fenced and not new.fenced and row.fenced_by == Backend.BY_CONFIGURATION:
+                updates |= {"fenced": False, "fenced_by": ""}
+                lifted.append(row.name)
+            if row.retired_at is not None:
+                log.error("backends.retired_name", backend=row.name)
             if updates:
                 Backend.objects.filter(pk=row.pk).update(**updates, updated_at=Now())
                 changed.append(row.name)
         added = [name for name in wanted if name not in known]
     if gone:
         log.error("backends.unconfigured", backends=gone)
-    return Synced(tuple(added), tuple(changed), tuple(gone))
+    targets.forget()
+    return Synced(tuple(added), tuple(changed), tuple(gone), tuple(lifted))

@@ -1,4 +1,8 @@
-"""The configured backends as requests need them: address, key and limits from the settings, fences from the rows."""
+"""The configured backends as requests need them: address, key and limits from the settings, the rest from the rows.
+
+Everything that contacts a backend, or asks who there is, gets it here: a retired one is not in it, a fenced one says
+so and is never contacted, and one whose dialect is not settled says why nothing may be pushed to it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import Mapping
 from django.conf import settings
 
 from backends.client import BackendClient
+from backends.contract import Dialect
 from backends.models import Backend
 from backends.requests import BackendTarget
 from fred import breaker
@@ -17,6 +22,8 @@ from fred.http import Tls
 
 FRESH_S = 2.0
 """How old a process's view of the rows may be; a fence is seen everywhere within this time."""
+UNSETTLED = "its dialect is not known yet"
+UNSERVED = "it speaks the current dialect, which nothing is pushed in"
 
 
 class _View:
@@ -32,9 +39,14 @@ class _View:
         config = settings.FRED.backends
         with self._lock:
             if self._config is not config or time.monotonic() - self._read_at > FRESH_S:
-                fenced = set(Backend.objects.filter(fenced=True).values_list("name", flat=True))
-                self._targets = {one.name: _target(one, fenced=one.name in fenced) for one in config}
-                self._config, self._read_at = config, time.monotonic()
+                since = time.monotonic()
+                rows = {row.name: row for row in Backend.objects.all()}
+                self._targets = {
+                    one.name: _target(one, row)
+                    for one in config
+                    if (row := rows.get(one.name)) is None or row.retired_at is None
+                }
+                self._config, self._read_at = config, since
             return self._targets
 
     def forget(self) -> None:
@@ -46,12 +58,12 @@ _view = _View()
 
 
 def configured() -> Mapping[str, BackendTarget]:
-    """Every backend of the configuration, in its order; a fenced one says so and is never contacted."""
+    """Every backend of the configuration that is not retired, in its order; a fenced one is never contacted."""
     return _view.all()
 
 
 def target(name: str) -> BackendTarget | None:
-    """The target of one backend, None when the configuration has none of this name."""
+    """The target of one backend, None when the configuration has none of this name, or it is retired."""
     return _view.all().get(name)
 
 
@@ -62,21 +74,25 @@ def client(name: str) -> BackendClient | None:
 
 
 def forget() -> None:
-    """Read the rows again at the next use: a fence was set or lifted here."""
+    """Read the rows again at the next use: something about a backend was changed here."""
     _view.forget()
 
 
-def _target(one: BackendConfig, *, fenced: bool) -> BackendTarget:
+def _target(one: BackendConfig, row: Backend | None) -> BackendTarget:
+    seen = one.contract if one.contract != "auto" else row.dialect if row is not None else "unset"
+    closed = {Dialect.V0_13.value: "", Dialect.CURRENT.value: UNSERVED}.get(seen, UNSETTLED)
     return BackendTarget(
         name=one.name,
         url=one.url,
         secret=settings.FRED.hmac_key(one.name),
         timeout=one.timeout.total_seconds(),
+        dialect=Dialect.CURRENT if seen == Dialect.CURRENT else Dialect.V0_13,
         tls=Tls(
             ca_file=one.tls_ca_file,
             client_cert_file=one.tls_client_cert_file,
             client_key_file=one.tls_client_key_file,
             skip_verify=one.tls_skip_verify,
         ),
-        fenced=fenced or one.fenced,
+        fenced=one.fenced or (row is not None and row.fenced),
+        closed=closed,
     )

@@ -31,6 +31,13 @@ UNION ALL
 SELECT 'fred_provisioner_in_flight_provisions', '', '', count(*)
   FROM placements_operation WHERE state IN ('reserved', 'in_doubt', 'accepted')
 UNION ALL
+SELECT 'fred_provisioner_deferred_closes_pending', '', '', count(*)
+  FROM placements_teardown WHERE state <> 'done'
+UNION ALL
+SELECT 'fred_provisioner_deferred_closes_oldest_age_seconds', '', '',
+       COALESCE(extract(epoch FROM now() - min(created_at)), 0)
+  FROM placements_teardown WHERE state <> 'done'
+UNION ALL
 SELECT 'fred_payload_stored_count', '', '', count(*) FROM leases_payload
 UNION ALL
 SELECT 'fred_payload_leases_awaiting', '', '', count(*)

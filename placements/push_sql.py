@@ -64,7 +64,7 @@ _PICK_OPERATIONS = """
     SELECT * FROM (
      SELECT t.id, t.state, b.timeout_ms FROM placements_operation AS t JOIN backends_backend AS b ON b.name = t.backend
       WHERE t.due_at <= now() AND t.backend = %s AND t.settled_at IS NULL AND t.state IN ('reserved', 'in_doubt')
-        AND (t.valid_until IS NULL OR t.valid_until > now()) AND b.configured AND NOT b.fenced
+        AND (t.valid_until IS NULL OR t.valid_until > now()) AND b.takes_calls
       ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE OF t SKIP LOCKED) AS one
 """
 
@@ -80,7 +80,7 @@ _CLAIM_OPERATIONS = f"""
 """
 
 _LOAD_OPERATIONS = f"""
-    SELECT {_OPERATION_COLUMNS.format(first="o.dispatch_count <= 1", reachable="b.configured AND NOT b.fenced")}
+    SELECT {_OPERATION_COLUMNS.format(first="o.dispatch_count <= 1", reachable="b.takes_calls")}
       FROM unnest(%s::uuid[], %s::bigint[]) AS h(id, epoch)
       JOIN placements_operation AS o ON o.id = h.id AND o.epoch = h.epoch AND o.state = 'in_doubt'
       JOIN backends_backend AS b ON b.name = o.backend
@@ -90,7 +90,7 @@ _LOAD_OPERATIONS = f"""
 _PICK_TEARDOWNS = """
     SELECT * FROM (
      SELECT t.id FROM placements_teardown AS t JOIN backends_backend AS b ON b.name = t.backend
-      WHERE t.due_at <= now() AND t.backend = %s AND t.state = 'open' AND b.configured AND NOT b.fenced
+      WHERE t.due_at <= now() AND t.backend = %s AND t.state = 'open' AND b.takes_calls
       ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE OF t SKIP LOCKED) AS one
 """
 
@@ -106,8 +106,8 @@ _CLAIM_TEARDOWNS = """
 def claim_operations(room: Mapping[str, int]) -> list[OperationRow]:
     """Claim due operations, oldest first, for each backend as ``room`` says; from now on they are in doubt.
 
-    Commits by itself. What a fenced or unconfigured backend should get stays due, and so does what is past its
-    ``valid_until``.
+    Commits by itself. What a backend that takes no calls (fenced, retired, not configured, in no dialect) should get
+    stays due, and so does what is past its ``valid_until``.
     """
     return [OperationRow(*row) for row in _claim(_CLAIM_OPERATIONS, _PICK_OPERATIONS, room, CLAIM_FOR, ANSWER_MARGIN)]
 
@@ -130,7 +130,7 @@ def _claim(statement: str, branch: str, room: Mapping[str, int], *intervals: tim
 
 
 def load_operations(claims: Sequence[tuple[UUID, int]]) -> list[OperationRow]:
-    """The operations among these (id, epoch) that are still claimed so. ``reachable`` is false for a fenced backend."""
+    """The operations among these (id, epoch) that are still claimed so. ``reachable``: its backend takes calls."""
     with connection.cursor() as cursor:
         cursor.execute(_LOAD_OPERATIONS, [[id_ for id_, _ in claims], [epoch for _, epoch in claims]])
         return [OperationRow(*row) for row in cursor.fetchall()]
@@ -256,7 +256,7 @@ def finish_teardowns(ids: Iterable[int]) -> set[UUID]:
     """A backend removed what it held: done, at any epoch; return the leases for which that was new."""
     return _leases(
         """
-        WITH mine AS (SELECT id FROM placements_teardown WHERE id = ANY(%s) AND state = 'open'
+        WITH mine AS (SELECT id FROM placements_teardown WHERE id = ANY(%s) AND state <> 'done'
                        ORDER BY id FOR NO KEY UPDATE)
         UPDATE placements_teardown AS t
            SET state = 'done', done_at = now(), due_at = NULL, epoch = t.epoch + 1, attempts = 0, last_error = ''

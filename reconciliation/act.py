@@ -182,6 +182,20 @@ def send_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
     outcome.dispatch = True
 
 
+def park_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Put parts of removals aside: nobody pushes them until their backend takes calls again."""
+    sql.park_teardowns([(one.uuid, backend) for one in leases for backend in one.act.backends])
+    for one in leases:
+        metrics.DEFERRED_CLOSES.labels("parked", one.decision.reason).inc(len(one.act.backends))
+
+
+def resume_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
+    """Go on with what was put aside."""
+    sql.resume_teardowns([(one.uuid, backend) for one in leases for backend in one.act.backends])
+    metrics.DEFERRED_CLOSES.labels("dispatched", "backend_fenced").inc(sum(len(one.act.backends) for one in leases))
+    outcome.dispatch = True
+
+
 def announce(leases: Sequence[Decided], outcome: Outcome) -> None:
     """Tell subscribers, and mark the callbacks as used."""
     for one in leases:
@@ -205,6 +219,8 @@ ACTS: Mapping[type, Callable[[Sequence[Decided], Outcome], None]] = {
     d.Close: close,
     d.DropActions: drop_actions,
     d.SendTeardown: send_teardown,
+    d.ParkTeardown: park_teardown,
+    d.ResumeTeardown: resume_teardown,
     d.Announce: announce,
 }
 """Acts that write rows; what is not here (Rest, Wait, Need) changes nothing but the lease itself."""

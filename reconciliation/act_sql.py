@@ -204,6 +204,32 @@ def want_teardowns(rows: Sequence[tuple[UUID, str, str]]) -> None:
     )
 
 
+def park_teardowns(rows: Sequence[tuple[UUID, str]]) -> None:
+    """Put these open teardowns (lease, backend) aside."""
+    _move_teardowns(rows, "open", to="parked", due="NULL")
+
+
+def resume_teardowns(rows: Sequence[tuple[UUID, str]]) -> None:
+    """Make these parked teardowns (lease, backend) due again."""
+    _move_teardowns(rows, "parked", to="open", due="now()")
+
+
+def _move_teardowns(rows: Sequence[tuple[UUID, str]], from_: str, *, to: str, due: str) -> None:
+    _run(
+        f"""
+        WITH mine AS (SELECT t.id FROM placements_teardown AS t
+                        JOIN unnest(%s::uuid[], %s::text[]) AS n(lease, backend)
+                          ON t.lease_uuid = n.lease AND t.backend = n.backend
+                       WHERE t.state = %s ORDER BY t.id FOR NO KEY UPDATE OF t)
+        UPDATE placements_teardown AS t SET state = %s, due_at = {due}, epoch = t.epoch + 1, attempts = 0
+          FROM mine WHERE t.id = mine.id
+        """,
+        *_columns(rows),
+        from_,
+        to,
+    )
+
+
 def let_go_of_payloads(leases: Sequence[UUID], *, kept_for: timedelta) -> None:
     """The payloads of ended leases are deleted by the daily task after this long."""
     if leases:

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from fred.admin import ReadOnlyAdmin, lease_link
-from reconciliation.models import DecisionRecord, Sweep, SweepBackend
+from reconciliation.models import DecisionRecord, OperatorAction, Sweep, SweepBackend
 
 
 class SweepBackendInline(admin.TabularInline):  # type: ignore[type-arg]  # subscripted only by the type checker's plugin
@@ -29,3 +29,12 @@ class DecisionRecordAdmin(ReadOnlyAdmin):
 
     list_display = ("id", "decision", lease_link, "phase", "reason", "at")
     list_filter = ("decision", "phase")
+
+
+@admin.register(OperatorAction)
+class OperatorActionAdmin(ReadOnlyAdmin):
+    """Who did what to which backend, and why."""
+
+    list_display = ("id", "at", "actor", "source", "action", "target", "result", "reason")
+    list_filter = ("action", "result", "source")
+    search_fields = ("target", "actor")

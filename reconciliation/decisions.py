@@ -121,6 +121,20 @@ class SendTeardown:
 
 
 @dataclass(frozen=True, slots=True)
+class ParkTeardown:
+    """These backends take no calls for now: put their parts of the removal aside."""
+
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTeardown:
+    """These backends take calls again: go on with what was put aside."""
+
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """Tell the subscribers (status, error) and mark these callbacks as used."""
 
@@ -144,6 +158,8 @@ Act = (
     | Close
     | DropActions
     | SendTeardown
+    | ParkTeardown
+    | ResumeTeardown
     | Announce
 )
 

@@ -201,11 +201,12 @@ def _world(sources: Sources) -> f.WorldFact:
             configured=configured,
             fenced=fenced,
             drained=drained,
+            is_understood=is_understood,
             breaker_open=breaker.is_open(name),
             answers=sources.answers(name),
             walked_at=walked_at,
         )
-        for name, skus, is_default, configured, fenced, drained, walked_at in q.backends()
+        for name, skus, is_default, configured, fenced, drained, is_understood, walked_at in q.backends()
     )
     walks = [one.walked_at for one in backends if one.configured]
     head = q.cursor(settings.FRED.chain_id)

@@ -217,11 +217,12 @@ def retained(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
 
 
 def backends() -> list[tuple[Any, ...]]:
-    """Every backend row, with the begin of its newest complete walk."""
+    """Every backend row, a retired one as not configured, with the begin of its newest complete walk."""
     return rows(
         """
-        SELECT b.name, ARRAY(SELECT jsonb_array_elements_text(b.skus)), b.is_default, b.configured, b.fenced,
-               b.drained OR b.retired_at IS NOT NULL, w.started_at
+        SELECT b.name, ARRAY(SELECT jsonb_array_elements_text(b.skus)), b.is_default,
+               b.configured AND b.retired_at IS NULL, b.fenced, b.drained,
+               b.contract = 'v0_13' OR (b.contract = 'auto' AND b.dialect = 'v0_13'), w.started_at
           FROM backends_backend AS b
           LEFT JOIN LATERAL (SELECT max(started_at) AS started_at FROM reconciliation_sweepbackend AS s
                               WHERE s.backend = b.name AND s.complete) AS w ON TRUE

@@ -147,6 +147,11 @@ class TeardownFact:
     last_error: str = ""
 
     @property
+    def is_parked(self) -> bool:
+        """Whether it was put aside until its backend takes calls again."""
+        return self.state == "parked"
+
+    @property
     def is_done(self) -> bool:
         """Whether the backend said that it has removed what it held."""
         return self.state == "done"
@@ -173,9 +178,21 @@ class BackendFact:
     configured: bool = True
     fenced: bool = False
     drained: bool = False
+    is_understood: bool = True
+    """Whether its dialect is known, and is one that things are pushed in."""
     breaker_open: bool = False
     answers: bool = True
     walked_at: datetime | None = None
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether anything may be pushed to it."""
+        return self.configured and not self.fenced and self.is_understood
+
+    @property
+    def takes_leases(self) -> bool:
+        """Whether leases that are nowhere yet may be given to it."""
+        return self.takes_calls and not self.drained
 
 
 @dataclass(frozen=True, slots=True)

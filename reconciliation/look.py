@@ -197,9 +197,8 @@ def _candidates(world: WorldFact) -> list[routing.Candidate]:
     found = []
     for one in configured:
         replaced = one.name in sick and any(one.skus & other.skus for other in well)
-        takes = not (one.fenced or one.drained)
         if not replaced:
-            found.append(routing.Candidate(one.name, one.skus, is_default=one.is_default, takes_work=takes))
+            found.append(routing.Candidate(one.name, one.skus, is_default=one.is_default, takes_work=one.takes_leases))
     return found
 
 

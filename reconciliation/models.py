@@ -70,3 +70,24 @@ class DecisionRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.decision} {self.lease_id}"
+
+
+class OperatorAction(models.Model):
+    """What an operator did, or was refused: written with its effect, never changed and never deleted."""
+
+    at = models.DateTimeField(db_default=Now())
+    actor = models.TextField(help_text="Who: the admin site's user, or user@host of a command.")
+    source = models.TextField(help_text="command or admin")
+    action = models.TextField()
+    target = models.TextField()
+    reason = models.TextField()
+    before = models.JSONField(default=dict, blank=True)
+    after = models.JSONField(default=dict, blank=True)
+    result = models.TextField(help_text="done, unchanged or refused")
+    error = models.TextField(default="", blank=True, help_text="Why it was refused.")
+
+    class Meta:
+        indexes = [models.Index(fields=["target", "-id"], name="operator_action_target")]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target}: {self.result}"

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from placements.status import OperationState
-from reconciliation.decisions import Announce, Decision, DropActions, EndWithLease, Rest, SendTeardown, Wait
+from reconciliation.decisions import (
+    Announce,
+    Decision,
+    DropActions,
+    EndWithLease,
+    ParkTeardown,
+    Rest,
+    ResumeTeardown,
+    SendTeardown,
+    Wait,
+)
 from reconciliation.facts_types import ExactLease, LeaseFacts, Limits
 from reconciliation.texts import CALLBACK_TIMEOUT, ENDINGS, PROVISIONING_FAILED, TIMED_OUT, rejection
 
@@ -59,12 +70,34 @@ def something_at_a_backend(facts: LeaseFacts, now: datetime, limits: Limits) -> 
     return Decision(SendTeardown(tuple(sorted(wanted)), cause), "tearing_down", after=limits.longest)
 
 
+def teardown_closed(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """ended, a removal is to be sent to a backend that is fenced or in no known dialect | put it aside"""
+    if not facts.is_ended:
+        return None
+    closed = {one.name for one in facts.world.backends if one.configured and not one.takes_calls}
+    wanted = sorted(one.backend for one in facts.teardowns if one.state == "open" and one.backend in closed)
+    if not wanted:
+        return None
+    return Decision(ParkTeardown(tuple(wanted)), "tearing_down", _why_parked(facts, wanted), limits.longest)
+
+
+def teardown_reopened(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """ended, a removal was put aside and its backend takes calls again | go on with it"""
+    if not facts.is_ended:
+        return None
+    opened = {one.name for one in facts.world.backends if one.takes_calls}
+    wanted = sorted(one.backend for one in facts.teardowns if one.is_parked and one.backend in opened)
+    return Decision(ResumeTeardown(tuple(wanted)), "tearing_down", after=limits.longest) if wanted else None
+
+
 def teardown_open(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """ended, and a backend has yet to confirm the removal | wait; the sender repeats it"""
     if not facts.is_ended or all(one.is_done for one in facts.teardowns):
         return None
     waiting = [one for one in facts.teardowns if not one.is_done]
     reason = "backend_unconfigured" if any(facts.world.backend(one.backend) is None for one in waiting) else ""
+    if parked := [one.backend for one in waiting if one.is_parked]:
+        reason = reason or _why_parked(facts, parked)
     if not reason and any(one.last_error for one in waiting):
         reason = "backend_silent"
     return Decision(Wait(), "tearing_down", reason, limits.longest)
@@ -95,11 +128,18 @@ def over(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     return Decision(Rest(), "retained" if kept else "ended")
 
 
+def _why_parked(facts: LeaseFacts, backends: Iterable[str]) -> str:
+    fenced = any((one := facts.world.backend(name)) is not None and one.fenced for name in backends)
+    return "backend_fenced" if fenced else "backend_dialect"
+
+
 TABLE = (
     on_the_wire,
     open_operation,
     open_actions,
     something_at_a_backend,
+    teardown_closed,
+    teardown_reopened,
     teardown_open,
     rejection_undecided,
     end_untold,

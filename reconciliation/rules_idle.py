@@ -36,6 +36,17 @@ def several_list_it(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisio
     return Decision(Wait(), phase, "conflict", limits.longest)
 
 
+def listed_at_closed(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """live, listed by a backend that is fenced or in no known dialect | wait; nothing is concluded from its list"""
+    closed = {one.name: one for one in facts.world.backends if one.configured and not one.takes_calls}
+    known = [closed[one.backend] for one in facts.listed if one.is_ours and one.backend in closed]
+    if not known:
+        return None
+    phase = "active" if facts.is_active else "queued"
+    reason = "backend_fenced" if any(one.fenced for one in known) else "backend_dialect"
+    return Decision(Wait(), phase, reason, limits.longest)
+
+
 def found_ready(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """PENDING, a backend lists it as ready | adopt it and acknowledge on chain"""
     row = _row(facts)
@@ -125,6 +136,17 @@ def owner_unconfigured(facts: LeaseFacts, now: datetime, limits: Limits) -> Deci
     return Decision(Wait(), "queued", "backend_unconfigured", limits.longest)
 
 
+def owner_closed(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """PENDING, its placement names a backend that is fenced or in no known dialect | wait; no other is chosen"""
+    if not facts.is_pending or facts.placement is None:
+        return None
+    owner = facts.world.backend(facts.placement.backend)
+    if owner is None or owner.takes_calls:
+        return None
+    reason = "backend_fenced" if owner.fenced else "backend_dialect"
+    return Decision(Wait(), "queued", reason, limits.longest)
+
+
 def ready_to_provision(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """PENDING, nothing stands in the way
     | provision: on its owner, else where routing says (no backend, no room: wait)
@@ -181,6 +203,7 @@ PENDING = (
     ack_open,
     reject_in_tx,
     several_list_it,
+    listed_at_closed,
     found_ready,
     found_failed,
     found_in_progress,
@@ -191,6 +214,7 @@ PENDING = (
     backing_off,
     head_too_old,
     owner_unconfigured,
+    owner_closed,
     ready_to_provision,
 )
 ACTIVE = (active_unowned, active_failed, active_missing, active_confirmed)

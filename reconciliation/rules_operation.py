@@ -106,6 +106,24 @@ def ended_elsewhere(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisio
     return Decision(Settle(facts.operation.id), "queued", "backoff", wait)  # type: ignore[union-attr]
 
 
+def backend_closed(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """without outcome, at a backend that is fenced, not configured or in no known dialect
+    | never sent, not bound to an owner and another backend answers: give it up; else wait, without time limit
+    """
+    operation = facts.operation
+    if operation is None or operation.has_outcome:
+        return None
+    backend = facts.world.backend(operation.backend)
+    if backend is not None and backend.takes_calls:
+        return None
+    if operation.state is S.RESERVED and not _is_bound(facts) and _another_answers(facts, operation.backend):
+        return Decision(GiveUp(operation.id, NOT_SENT), "queued", "backoff", limits.at_once)
+    reason = "backend_unconfigured"
+    if backend is not None:
+        reason = "backend_fenced" if backend.fenced else "backend_dialect"
+    return Decision(Wait(), "provisioning", reason, limits.longest)
+
+
 def past_the_limit(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """no callback within the time limit
     | point read; ready counts as success, anything else fails it: `callback_timeout`
@@ -131,8 +149,7 @@ def reserved(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | Non
         return None
     if (doubt := _from_before(facts, operation, limits)) is not None:
         return doubt
-    is_bound = facts.placement is not None and facts.placement.status != "attempted"
-    if operation.refusal == NOT_SENT and not is_bound and _another_answers(facts, operation.backend):
+    if operation.refusal == NOT_SENT and not _is_bound(facts) and _another_answers(facts, operation.backend):
         return Decision(GiveUp(operation.id, NOT_SENT), "queued", "backoff", limits.at_once)
     return _renewed(facts, operation, now, limits)
 
@@ -204,6 +221,7 @@ TABLE = (
     failed_pending,
     failed_active,
     ended_elsewhere,
+    backend_closed,
     past_the_limit,
     reserved,
     in_doubt_being_pushed,
@@ -211,6 +229,11 @@ TABLE = (
     confirmed_by_a_walk,
     accepted,
 )
+
+
+def _is_bound(facts: LeaseFacts) -> bool:
+    """Whether the lease belongs to its backend for good, so that no other may get it."""
+    return facts.placement is not None and facts.placement.status != "attempted"
 
 
 def _is(operation: OperationFact | None, state: OperationState) -> bool:
@@ -245,8 +268,8 @@ def _another_answers(facts: LeaseFacts, backend: str) -> bool:
     return any(
         one.name != backend
         and facts.sku in one.skus
-        and one.configured
-        and not (one.fenced or one.drained or one.breaker_open)
+        and one.takes_leases
+        and not one.breaker_open
         and one.answers
         and one.walked_at is not None
         for one in facts.world.backends

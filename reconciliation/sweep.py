@@ -146,7 +146,11 @@ def _store_and_hint(reads: list[tuple[ChainLease, int]]) -> int:
 def _backends(sources: Sources, sweep_id: int, swept: Swept) -> None:
     """Read every backend's lists side by side, and store those that are whole."""
     usable = {name: client for name in targets.configured() if (client := sources.backend(name)) is not None}
-    swept.complete &= len(usable) == len(targets.configured())
+    for name in targets.configured().keys() - usable.keys():
+        swept.complete = False
+        metrics.BACKEND_FETCHES.labels(name, "fenced").inc()
+        sql.begin_walk(sweep_id, name)
+        sql.end_walk(sweep_id, name, provisions="fenced", retentions="fenced", complete=False)
     for name in usable:
         sql.begin_walk(sweep_id, name)
     if not usable:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from celery import shared_task
+import structlog
+from celery import shared_task, signals
+from django.db import DatabaseError, connections
 
-from fred.tasks import EXPIRES_S, LOOK, PROBE, SWEEP, TICK, FredTask
-from reconciliation import look, periodic, probes, tick
+from fred.tasks import DIALECTS, EXPIRES_S, LOOK, PROBE, SWEEP, TICK, FredTask
+from reconciliation import dialects, look, periodic, probes, tick
+
+log = structlog.get_logger("reconciliation.tasks")
 
 
 @shared_task(name=LOOK, base=FredTask, ignore_result=True, expires=EXPIRES_S)
@@ -30,3 +34,20 @@ def hint_what_nobody_took() -> None:
 def probe_health() -> None:
     """Ask chain and backends whether they are well."""
     probes.probe_all()
+
+
+@shared_task(name=DIALECTS, base=FredTask, ignore_result=True, expires=EXPIRES_S)
+def settle_dialects() -> None:
+    """Ask the backends that nobody has asked yet which dialect they speak."""
+    dialects.discover()
+
+
+@signals.worker_ready.connect
+def test_dialects_at_start(**_: object) -> None:
+    """What was found so far may have been an older program of the same backend: ask again."""
+    try:
+        dialects.discover(again=True)
+    except DatabaseError as error:
+        log.warning("dialects not tested", error=str(error))
+    finally:
+        connections.close_all()

@@ -5,43 +5,63 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='HealthCheck',
+            name="HealthCheck",
             fields=[
-                ('name', models.TextField(primary_key=True, serialize=False)),
-                ('healthy', models.BooleanField()),
-                ('detail', models.TextField(blank=True, default='')),
-                ('checked_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("name", models.TextField(primary_key=True, serialize=False)),
+                ("healthy", models.BooleanField()),
+                ("detail", models.TextField(blank=True, default="")),
+                ("checked_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
         ),
         migrations.CreateModel(
-            name='Backend',
+            name="Backend",
             fields=[
-                ('name', models.TextField(primary_key=True, serialize=False)),
-                ('url', models.TextField()),
-                ('position', models.IntegerField(default=0, help_text='Order in the configuration; ties in routing follow it.')),
-                ('skus', models.JSONField(default=list)),
-                ('is_default', models.BooleanField(default=False)),
-                ('timeout_ms', models.IntegerField(default=30000)),
-                ('contract', models.TextField(choices=[('auto', 'Auto'), ('v0_13', 'V0 13'), ('current', 'Current')], default='auto', help_text='As configured.')),
-                ('dialect', models.TextField(default='unset', help_text='As seen: unset, v0_13 or current.')),
-                ('key_id', models.TextField(blank=True, default='', help_text="First bytes of the HMAC key's digest; never the key.")),
-                ('storage_id', models.UUIDField(blank=True, null=True, unique=True)),
-                ('configured', models.BooleanField(default=True)),
-                ('fenced', models.BooleanField(default=False)),
-                ('drained', models.BooleanField(default=False)),
-                ('retired_at', models.DateTimeField(blank=True, null=True)),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("name", models.TextField(primary_key=True, serialize=False)),
+                ("url", models.TextField()),
+                (
+                    "position",
+                    models.IntegerField(default=0, help_text="Order in the configuration; ties in routing follow it."),
+                ),
+                ("skus", models.JSONField(default=list)),
+                ("is_default", models.BooleanField(default=False)),
+                ("timeout_ms", models.IntegerField(default=30000)),
+                (
+                    "contract",
+                    models.TextField(
+                        choices=[("auto", "Auto"), ("v0_13", "V0 13"), ("current", "Current")],
+                        default="auto",
+                        help_text="As configured.",
+                    ),
+                ),
+                ("dialect", models.TextField(default="unset", help_text="As seen: unset, v0_13 or current.")),
+                (
+                    "key_id",
+                    models.TextField(
+                        blank=True, default="", help_text="First bytes of the HMAC key's digest; never the key."
+                    ),
+                ),
+                ("storage_id", models.UUIDField(blank=True, null=True, unique=True)),
+                ("configured", models.BooleanField(default=True)),
+                ("fenced", models.BooleanField(default=False)),
+                ("drained", models.BooleanField(default=False)),
+                ("retired_at", models.DateTimeField(blank=True, null=True)),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('contract__in', ['auto', 'v0_13', 'current'])), name='backend_contract'), models.CheckConstraint(condition=models.Q(('dialect__in', ['unset', 'v0_13', 'current'])), name='backend_dialect')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("contract__in", ["auto", "v0_13", "current"])), name="backend_contract"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("dialect__in", ["unset", "v0_13", "current"])), name="backend_dialect"
+                    ),
+                ],
             },
         ),
     ]

@@ -3,8 +3,9 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import placements.status
 from django.db import migrations, models
+
+import placements.status
 
 
 class Migration(migrations.Migration):

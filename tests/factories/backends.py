@@ -6,7 +6,7 @@ from backends.models import Backend
 
 
 class BackendFactory(factory.django.DjangoModelFactory):
-    """A backend as the configuration made it."""
+    """A backend as the configuration made it, after its first contact."""
 
     class Meta:
         model = Backend
@@ -14,3 +14,4 @@ class BackendFactory(factory.django.DjangoModelFactory):
 
     name = "mock-1"
     url = "http://127.0.0.1:9"
+    dialect = "v0_13"

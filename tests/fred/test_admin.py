@@ -15,7 +15,7 @@ from fred.models import PeriodicTask
 from leases.models import ChainAction, ChainEvent, ChainTx, Signer, StatusEvent
 from leases.status import LeaseState
 from placements.models import Callback, Operation, Placement, Provision, Retention, Teardown
-from reconciliation.models import DecisionRecord, Sweep, SweepBackend
+from reconciliation.models import DecisionRecord, OperatorAction, Sweep, SweepBackend
 from tenants_api.models import UsedToken
 from tests.factories.leases import ChainCursorFactory, LeaseFactory, PayloadFactory
 from tests.factories.placements import OperationFactory, PlacementFactory
@@ -65,6 +65,9 @@ def rows():
         model.objects.create(backend=operation.backend, lease_uuid=lease.pk, walk_id=1, walk_started_at=NOW)
     SweepBackend.objects.create(sweep=Sweep.objects.create(), backend="mock-1")
     DecisionRecord.objects.create(lease=lease, decision="acknowledge")
+    OperatorAction.objects.create(
+        actor="me@host", source="command", action="drain", target="backend:b1", reason="disk", result="done"
+    )
     HealthCheck.objects.create(name="chain", healthy=True)
     PeriodicTask.objects.create(name="sweep")
     UsedToken.objects.create(key="a+b/c==", expires_at=NOW)

@@ -219,7 +219,7 @@ def test_a_task_binds_its_name_to_the_log():
 def test_the_names_of_tasks_have_queues():
     queues = {
         name: app.amqp.router.route({}, name)["queue"].name
-        for name in (tasks.LOOK, tasks.DISPATCH, tasks.LANES, tasks.SWEEP, tasks.TICK, tasks.PROBE)
+        for name in (tasks.LOOK, tasks.DISPATCH, tasks.LANES, tasks.SWEEP, tasks.TICK, tasks.PROBE, tasks.DIALECTS)
     }
     assert queues == {
         "reconciliation.tasks.take_a_look": "lifecycle",
@@ -228,4 +228,5 @@ def test_the_names_of_tasks_have_queues():
         "reconciliation.tasks.sweep": "sweep",
         "fred.tasks.tick": "lifecycle",
         "reconciliation.tasks.probe_health": "lifecycle",
+        "reconciliation.tasks.settle_dialects": "lifecycle",
     }

@@ -49,6 +49,7 @@ EXPECTED = {
     "fred_payload_size_bytes": (),
     "fred_payload_uploads": ("outcome",),
     "fred_placement_write_failures": (),
+    "fred_provisioner_deferred_closes": ("outcome", "reason"),
     "fred_provisioner_ack_batch_fee_gas_errors": ("lane",),
     "fred_provisioner_ack_batch_individual_fallbacks": ("lane",),
     "fred_provisioner_ack_batcher_lane_restarts": ("lane",),

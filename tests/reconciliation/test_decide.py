@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from reconciliation.decide import TABLE, decide, printed_table
+from tests.reconciliation.decided_closed import CLOSED_BACKENDS
 from tests.reconciliation.decided_ended import ENDED, REPORTS, SOURCES
 from tests.reconciliation.decided_idle import ACTIVE_IDLE, PENDING_IDLE
 from tests.reconciliation.decided_operation import OUTCOMES, UNDER_WAY
 from tests.reconciliation.known import LIMITS, NOW
 
-CASES = [*SOURCES, *REPORTS, *ENDED, *OUTCOMES, *UNDER_WAY, *PENDING_IDLE, *ACTIVE_IDLE]
+CASES = [*SOURCES, *REPORTS, *ENDED, *OUTCOMES, *UNDER_WAY, *PENDING_IDLE, *ACTIVE_IDLE, *CLOSED_BACKENDS]
 
 
 @pytest.mark.parametrize(("rule", "facts", "decision"), CASES)
