@@ -283,7 +283,9 @@ def _failed(tx: OpenTx, result: TxResult, chain: ChainClient) -> bool:
 
 
 def _delay(action: Bound, what: Verdict, how: Standing) -> timedelta:
-    """How long an action waits that its transaction did not serve."""
+    """How long an action waits that its transaction did not serve. More gas is tried at once."""
+    if what is Verdict.GAS:
+        return timedelta()
     if how is Standing.DOUBT or what in {Verdict.NOT_NOW, Verdict.MISCONFIGURED, Verdict.FEE, Verdict.PERMANENT}:
         return due.back_off(action.attempts)
     return timedelta() if action.attempts <= 2 else due.back_off(action.attempts - 2)

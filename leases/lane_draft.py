@@ -56,6 +56,8 @@ class Draft:
     reads: dict[UUID, LeaseRead] = field(default_factory=dict)
     gas_limit: int = 0
     account: Account | None = None
+    ran_out: tuple[int, int] | None = None
+    """Which transaction of these ran out of how much gas before."""
 
     def messages(self, signer: Signer) -> list[PackedAny]:
         """The messages of what is sent, ready for this signer."""
@@ -191,9 +193,9 @@ def _one_history(picks: list[Pick], left: list[Pick], *, lane: str) -> tuple[lis
     if ran_out is not None:
         left = left + [pick for pick in picks if pick.ran_out_tx != ran_out]
         picks = [pick for pick in picks if pick.ran_out_tx == ran_out]
-    worst = max((pick.attempts for pick in picks), default=0)
+    worst = max((pick.attempts for pick in picks if not pick.fee_or_gas), default=0)
     if worst > 2:
-        suspects = [pick for pick in picks if pick.attempts > 2]
+        suspects = [pick for pick in picks if pick.attempts > 2 and not pick.fee_or_gas]
         most = max(1, len(suspects) >> (worst - 2))
         chosen = {pick.id for pick in suspects[:most]}
         left = left + [pick for pick in picks if pick.id not in chosen]
@@ -254,14 +256,30 @@ class _Fitting:
         if estimate.source is GasSource.FALLBACK:
             each = simulations.gas_per_lease.get(verb, FIRST_GAS_PER_LEASE)
             self._keep(max(1, estimate.gas_limit // each))
-        raised_from = made.sent[0].ran_out_gas
-        if raised_from is not None:
-            raised = self.signer.gas.after_running_out(raised_from)
-            metrics.OUT_OF_GAS_RETRIES.labels("exhausted" if raised is None else "retried").inc()
-            if raised is None:
-                self._keep(max(1, len(made.sent) // 2))
-            made.gas_limit = max(made.gas_limit, raised or raised_from)
+        self._climb(made)
+        if not made.sent:
+            return
         metrics.GAS_SIMULATED.observe(made.gas_limit)
+
+    def _climb(self, made: Draft) -> None:
+        """After a transaction ran out of gas: more of it. At the cap half of the leases, and one alone waits."""
+        first = made.sent[0]
+        if first.ran_out_gas is None or first.ran_out_tx is None:
+            return
+        made.ran_out = (first.ran_out_tx, first.ran_out_gas)
+        if first.raised_gas is not None:
+            made.gas_limit = max(made.gas_limit, first.raised_gas)
+            return
+        raised = self.signer.gas.after_running_out(first.ran_out_gas)
+        metrics.OUT_OF_GAS_RETRIES.labels("exhausted" if raised is None else "retried").inc()
+        if raised is not None:
+            made.gas_limit = max(made.gas_limit, raised)
+        elif len(made.sent) > 1:
+            made.gas_limit = max(made.gas_limit, first.ran_out_gas)
+            self._keep(len(made.sent) // 2)
+        else:
+            made.refused[first.id] = f"out of gas at max_gas_limit {self.signer.gas.max_gas_limit}"
+            made.sent = []
 
     def _keep(self, number: int) -> None:
         self.made.left += self.made.sent[number:]

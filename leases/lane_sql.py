@@ -109,7 +109,11 @@ def let_outlived_fall(actions: Iterable[int]) -> set[UUID]:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A claimed action with what its lane must know: the stored state of its lease, and how it went before."""
+    """A claimed action with what its lane must know: the stored state of its lease, and how it went before.
+
+    `ran_out_tx` ran out of `ran_out_gas`, in the last five minutes. `raised_gas` is what was declared after that for
+    bytes that never got into a block.
+    """
 
     id: int
     epoch: int
@@ -120,6 +124,9 @@ class Pick:
     chain_state: int | None
     ran_out_tx: int | None = None
     ran_out_gas: int | None = None
+    raised_gas: int | None = None
+    fee_or_gas: bool = False
+    """Its last transaction met too little fee or gas: no lease is to blame, the group stays together."""
 
 
 def picks(claims: Sequence[Claim]) -> list[Pick]:
@@ -127,12 +134,19 @@ def picks(claims: Sequence[Claim]) -> list[Pick]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT a.id, a.epoch, a.lease_uuid, a.verb, a.reason, a.attempts, l.chain_state, t.id, t.gas_limit
+            SELECT a.id, a.epoch, a.lease_uuid, a.verb, a.reason, a.attempts, l.chain_state,
+                   CASE WHEN w.ran_out THEN t.id WHEN w.raised THEN (t.about ->> 0)::bigint END,
+                   CASE WHEN w.ran_out THEN t.gas_limit WHEN w.raised THEN (t.about ->> 1)::bigint END,
+                   CASE WHEN w.raised THEN t.gas_limit END,
+                   COALESCE(t.codespace = 'sdk' AND t.code IN (11, 13), FALSE)
               FROM unnest(%s::bigint[], %s::bigint[]) AS c(id, epoch)
               JOIN leases_chainaction AS a ON a.id = c.id AND a.epoch = c.epoch
               JOIN leases_lease AS l ON l.uuid = a.lease_uuid
-              LEFT JOIN leases_chaintx AS t ON t.id = a.tx_id AND t.state = 'failed'
-                                           AND t.codespace = 'sdk' AND t.code = 11
+              LEFT JOIN leases_chaintx AS t ON t.id = a.tx_id
+              LEFT JOIN LATERAL (
+                SELECT t.state = 'failed' AND t.codespace = 'sdk' AND t.code = 11 AS ran_out,
+                       t.state = 'dropped' AND jsonb_array_length(t.about) = 2 AS raised
+                 WHERE t.decided_at > now() - interval '5 minutes') AS w ON TRUE
              WHERE a.state = 'queued'
              ORDER BY a.lease_uuid
             """,
@@ -214,7 +228,7 @@ def insert_tx(
 ) -> Claim | None:
     """Store signed bytes, claimed by whoever stores them, and bind the locked actions to them.
 
-    `about` says what a transaction without actions is for.
+    `about` says what a transaction without actions is for, and of another, which one ran out of how much gas before.
 
     Bytes that a node refused before, and nobody else ever saw, may come again: nonce and hash follow from the content.
     None when these bytes are known otherwise.

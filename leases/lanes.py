@@ -257,7 +257,9 @@ class _Lane:
             return stand
         if not lane_sql.occupy(self.free):
             raise _SignerLostError
-        claim = lane_sql.insert_tx(signed, signer=self.signer.address, kind=self.kind, actions=stand)
+        claim = lane_sql.insert_tx(
+            signed, signer=self.signer.address, kind=self.kind, actions=stand, about=made.ran_out or ()
+        )
         if claim is None:
             raise _SignerLostError
         return claim
