@@ -95,7 +95,7 @@ def compose() -> Web:
         return Web(Edge(site, cors_origins=(), secures=False), [_closer(site)])
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S)
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
-    callbacks = callbacks_asgi.CallbackEndpoint(config)
+    callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     http = route_by_path({callbacks_asgi.PATH: callbacks}, django_views)
     return Web(Edge(http, cors_origins=config.cors_origins), [_closer(django_views), callbacks.close, _drain])

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 from django.db import connection, connections
@@ -21,6 +21,7 @@ BUSY_PAUSE_S: Final = 0.02
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 _Waiting = tuple[VerifiedCallback, "asyncio.Future[None]"]
 
 
@@ -56,6 +57,18 @@ class Batcher:
             await done
         finally:
             timer.cancel()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run this in the thread with the database connection, between two batches. Raises what it raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._called, function)
+
+    @staticmethod
+    def _called(function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except Exception:
+            connection.close()
+            raise
 
     async def close(self) -> None:
         """Store what waits, then end the thread and its connection."""

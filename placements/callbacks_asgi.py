@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 import structlog
+from django.conf import settings
 
+from backends import targets
 from fred import metrics, signing
 from fred.conf import ProviderConfig
 from placements.callback_batches import Batcher, NotStored
+from placements.callback_door import JSON, Door, answer
 from placements.callback_request import Refused, VerifiedCallback, limits_hold, parse, read
 
 Scope = MutableMapping[str, Any]
@@ -28,9 +30,11 @@ ANSWER_WITHIN_S: Final = 4.0
 REMEMBERED_S: Final = 360.0
 """Longer than any signature is good for (300 s old to 60 s ahead)."""
 MOST_REMEMBERED: Final = 50_000
+BARRED_FRESH_S: Final = 2.0
+BARRED_USABLE_S: Final = 4.0
+"""How old the knowledge of fences may be while the database does not answer."""
 
-_JSON: Final = (b"content-type", b"application/json")
-_OK_HEADERS: Final = [_JSON, (b"content-length", b"0")]
+_OK_HEADERS: Final = [JSON, (b"content-length", b"0")]
 _SIGNATURE: Final = signing.HEADER.lower().encode()
 
 log = structlog.get_logger(__name__)
@@ -40,30 +44,50 @@ log = structlog.get_logger(__name__)
 class Keys:
     """The keys that callbacks may be signed with, each once with the backends that own it.
 
-    ``identity_required``: every backend has a storage identity, so a callback without one is no callback.
+    ``previous``: the keys that were a backend's before. ``barred``: backends that are fenced or retired, whose keys are
+    known only to be recognised. ``identity_required``: every backend has a storage identity, so a callback without one
+    is no callback.
     """
 
     secrets: Sequence[bytes]
     owners: Sequence[frozenset[str]]
+    previous: frozenset[bytes]
+    barred: frozenset[str]
     identity_required: bool
 
     @classmethod
-    def of(cls, config: ProviderConfig) -> "Keys":
-        """Collect the shared key and those of the backends that are not fenced and may speak without an identity."""
+    def of(cls, config: ProviderConfig, barred: frozenset[str] = frozenset()) -> "Keys":
+        """Collect the shared key and those of the backends that may speak without an identity."""
         may_lack_identity = [backend for backend in config.backends if backend.contract != "current"]
         owners: dict[str, set[str]] = {}
+        previous = set()
         if config.callback_secret.get_secret_value():
             owners[config.callback_secret.get_secret_value()] = set()
         for backend in may_lack_identity:
-            if not backend.fenced:
-                for secret in (config.hmac_key(backend.name), config.previous_hmac_key(backend.name)):
-                    if secret:
-                        owners.setdefault(secret, set()).add(backend.name)
+            before = config.previous_hmac_key(backend.name)
+            if before:
+                previous.add(before.encode())
+            for secret in (config.hmac_key(backend.name), before):
+                if secret:
+                    owners.setdefault(secret, set()).add(backend.name)
         return cls(
             secrets=[secret.encode() for secret in owners],
             owners=[frozenset(names) for names in owners.values()],
+            previous=frozenset(previous),
+            barred=barred | {backend.name for backend in config.backends if backend.fenced},
             identity_required=bool(config.backends) and not may_lack_identity,
         )
+
+    def speaks(self, matched: Iterable[int]) -> bool:
+        """Whether one of these keys belongs to somebody who may be heard: not to barred backends only."""
+        return any(not self.owners[index] or self.owners[index] - self.barred for index in matched)
+
+    def count(self, matched: Iterable[int]) -> None:
+        """Count which key, of which backend, a callback was signed with; a key of several belongs to `shared`."""
+        for index in matched:
+            owners, secret = self.owners[index], self.secrets[index]
+            owner = next(iter(owners)) if len(owners) == 1 else "shared"
+            metrics.CALLBACK_KEYS.labels(owner, "previous" if secret in self.previous else "current").inc()
 
     def senders(self, matched: Iterable[int]) -> frozenset[str]:
         """Name the backends that may have signed with these keys; empty when one of them belongs to no backend."""
@@ -95,10 +119,20 @@ class CallbackEndpoint:
     """ASGI application of the callback route. One per process; start it on the event loop that serves it."""
 
     def __init__(
-        self, config: ProviderConfig, batcher: Batcher | None = None, *, clock: Callable[[], float] = time.time
+        self,
+        config: ProviderConfig,
+        batcher: Batcher | None = None,
+        *,
+        barred: Callable[[], frozenset[str]] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`barred` names, whenever it is asked, the backends that must not be heard; it may use the database."""
         self.batcher = batcher or Batcher()
+        self._door = Door(config)
+        self._config = config
         self._keys = Keys.of(config)
+        self._barred = barred
+        self._barred_at = float("-inf")
         self._prefix = config.callback_canonical_path_prefix
         self._max_body = config.max_request_body_size
         self._clock = clock
@@ -107,7 +141,7 @@ class CallbackEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; 200 means: committed, the sender may forget it."""
         if scope["method"] != "POST":
-            await _answer(send, 405, "method not allowed", [(b"allow", b"POST")])
+            await answer(send, 405, "method not allowed", [(b"allow", b"POST")])
             return
         try:
             callback = await self._callback(scope, receive)
@@ -116,11 +150,15 @@ class CallbackEndpoint:
                 await self.batcher.store(callback, within=ANSWER_WITHIN_S)
                 self._remembered.add(signature, self._clock())
         except Refused as refused:
-            await _answer(send, refused.status, refused.text)
+            if refused.status == 401 and await self._door.is_shut(scope, send):
+                return
+            await answer(send, refused.status, refused.text)
         except _TooLong:
-            await _answer(send, 401, "unauthorized", [(b"connection", b"close")])
+            closing = [(b"connection", b"close")]
+            if not await self._door.is_shut(scope, send, closing):
+                await answer(send, 401, "unauthorized", closing)
         except NotStored:
-            await _answer(send, 503, "service temporarily unavailable")
+            await answer(send, 503, "service temporarily unavailable")
         else:
             await send({"type": "http.response.start", "status": 200, "headers": _OK_HEADERS})
             await send({"type": "http.response.body", "body": b""})
@@ -128,11 +166,13 @@ class CallbackEndpoint:
     async def close(self) -> None:
         """Store what was accepted, then stop the database thread."""
         await self.batcher.close()
+        self._door.close()
 
     async def _callback(self, scope: Scope, receive: Receive) -> VerifiedCallback:
         """Check one request, in the order of its answers. Raises Refused, or _TooLong."""
         if not self._keys.secrets:
             raise Refused("service not configured", 503)
+        await self._refresh()
         header = _header(scope["headers"], _SIGNATURE)
         if not header:
             raise self._unauthorized(signing.Failure.MISSING.label)
@@ -154,7 +194,23 @@ class CallbackEndpoint:
         )
         if verdict.failure:
             raise self._unauthorized(verdict.failure.label)
+        if not self._keys.speaks(verdict.matched):
+            raise self._unauthorized("fenced")
+        self._keys.count(verdict.matched)
         return read(fields, body, query=scope["query_string"], senders=self._keys.senders(verdict.matched))
+
+    async def _refresh(self) -> None:
+        """Know who is barred, as of the last few seconds. Without the database nothing can be stored either: 503."""
+        if self._barred is None or time.monotonic() - self._barred_at < BARRED_FRESH_S:
+            return
+        try:
+            barred = await self.batcher.call(self._barred)
+        except Exception as error:
+            if time.monotonic() - self._barred_at > BARRED_USABLE_S:
+                log.error("callback.fences_unknown", error=type(error).__name__)  # noqa: TRY400
+                raise NotStored from error
+            return
+        self._keys, self._barred_at = Keys.of(self._config, barred), time.monotonic()
 
     def _unauthorized(self, reason: str) -> Refused:
         metrics.CALLBACK_AUTH_FAILURES.labels(reason=reason).inc()
@@ -200,8 +256,9 @@ async def _body(scope: Scope, receive: Receive, limit: int) -> bytes:
     return body
 
 
-async def _answer(send: Send, status: int, text: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-    body = orjson.dumps({"error": text, "code": status}, option=orjson.OPT_APPEND_NEWLINE)
-    start = [_JSON, (b"content-length", str(len(body)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})
+def barred_backends() -> frozenset[str]:
+    """Backends of the configuration that must not be heard: fenced or retired, here or in another process."""
+    known = targets.configured()
+    return frozenset(
+        one.name for one in settings.FRED.backends if (found := known.get(one.name)) is None or found.fenced
+    )

@@ -1,0 +1,132 @@
+"""Who may speak at the callback door: fences seen at once, keys counted, and a limit only for who does not sign."""
+
+import asyncio
+
+import pytest
+from django.db import OperationalError
+
+from fred import metrics
+from fred.buckets import Buckets
+from placements import callbacks_asgi
+from placements.callback_batches import Batcher
+from placements.callback_door import Door, client_of
+from placements.callbacks_asgi import CallbackEndpoint
+from tests.placements.test_callbacks_asgi import (
+    NOW,
+    OTHER,
+    OWN,
+    PREVIOUS,
+    SAID,
+    SECRET,
+    Kept,
+    config,
+    keyed,
+    post,
+    signed,
+)
+
+BACKENDS = (keyed("mock-1", OWN, hmac_secret_previous=PREVIOUS), keyed("mock-2", OTHER))
+
+
+def run(work, *, barred=None, rate=1000.0, burst=1000, **changes):
+    async def main():
+        settings = config(backends=BACKENDS, **changes)
+        endpoint = CallbackEndpoint(settings, Batcher(Kept()), barred=barred, clock=lambda: NOW + 2)
+        endpoint._door = Door(settings, Buckets("t", rate=rate, burst=burst, client=lambda: pytest.fail("not away")))
+        endpoint._door._buckets._quiet_until = float("inf")
+        try:
+            return await work(endpoint)
+        finally:
+            await endpoint.close()
+
+    return asyncio.run(main())
+
+
+def said_by(secret):
+    return lambda endpoint: post(endpoint, headers=signed(SAID, secret=secret))
+
+
+def counted(reason):
+    return metrics.CALLBACK_AUTH_FAILURES.labels(reason)._value.get()
+
+
+@pytest.mark.parametrize(("secret", "status"), [(OWN, 401), (PREVIOUS, 401), (OTHER, 200), (SECRET, 200)])
+def test_lc122_the_keys_of_a_fenced_backend_are_recognised_and_refused(secret, status):
+    before = counted("fenced")
+    answer = run(said_by(secret), barred=lambda: frozenset({"mock-1"}))
+    assert answer.status == status
+    assert counted("fenced") - before == (status == 401)
+    if status == 401:
+        assert answer.json() == {"error": "unauthorized", "code": 401}
+
+
+def test_a_fence_is_seen_within_seconds_and_so_is_its_end(monkeypatch):
+    monkeypatch.setattr(callbacks_asgi, "BARRED_FRESH_S", 0.0)
+    barred = {"mock-1"}
+
+    async def work(endpoint):
+        first = await said_by(OWN)(endpoint)
+        barred.clear()
+        return first.status, (await said_by(OWN)(endpoint)).status
+
+    assert run(work, barred=lambda: frozenset(barred)) == (401, 200)
+
+
+def test_fences_are_asked_for_every_two_seconds_at_most():
+    asked = []
+
+    async def work(endpoint):
+        return [(await said_by(OTHER)(endpoint)).status for _ in range(5)]
+
+    assert run(work, barred=lambda: asked.append(1) or frozenset()) == [200] * 5
+    assert len(asked) == 1
+
+
+def test_lc62_without_knowing_the_fences_nothing_is_taken():
+    def away():
+        raise OperationalError("gone")
+
+    assert run(said_by(OWN), barred=away).status == 503
+
+
+@pytest.mark.parametrize(
+    ("secret", "labels"),
+    [(OWN, ("mock-1", "current")), (PREVIOUS, ("mock-1", "previous")), (SECRET, ("shared", "current"))],
+)
+def test_the_key_that_signed_is_counted(secret, labels):
+    before = metrics.CALLBACK_KEYS.labels(*labels)._value.get()
+    assert run(said_by(secret)).status == 200
+    assert metrics.CALLBACK_KEYS.labels(*labels)._value.get() == before + 1
+
+
+def test_bc99_who_does_not_sign_is_told_to_wait_and_who_signs_is_let_in():
+    async def work(endpoint):
+        refused = [await post(endpoint, headers={}) for _ in range(5)]
+        return refused, await said_by(OWN)(endpoint), await post(endpoint, headers=signed(SAID, secret="x" * 40))
+
+    refused, good, forged = run(work, rate=0.5, burst=3)
+    assert [one.status for one in refused] == [401, 401, 401, 429, 429]
+    assert refused[-1].json() == {"error": "callback rate limit exceeded", "code": 429}
+    assert int(refused[-1].headers["retry-after"]) in (1, 2)
+    assert (good.status, forged.status) == (200, 429)
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "expected"),
+    [
+        ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
+        ("10.0.0.1", "198.51.100.1, 10.0.0.2", "198.51.100.1"),
+        ("10.0.0.1", "192.0.2.66, 198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "junk", "unknown"),
+        ("2001:db8:1:2:3::4", "", "2001:db8:1:2::/64"),
+        ("::ffff:203.0.113.9", "", "203.0.113.9"),
+        ("", "", "unknown"),
+    ],
+)
+def test_requests_are_counted_by_the_address_they_came_from(peer, forwarded, expected):
+    import ipaddress
+
+    trusting = config(trusted_proxies=(ipaddress.ip_network("10.0.0.0/8"),))
+    scope = {"client": (peer, 1), "headers": [(b"x-forwarded-for", forwarded.encode())] if forwarded else []}
+    assert client_of(scope, trusting) == expected
