@@ -27,6 +27,10 @@ _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
+class SetupError(Exception):
+    """The agent can't be made from its settings, and why."""
+
+
 @dataclass
 class Agent:
     """The ASGI application. `secrets` are the keys that verify: the main one and, in a rotation, the next.
@@ -69,16 +73,20 @@ class Agent:
                     await self.backend.start(self.outbox)
                 except Exception as error:
                     log.exception("agent.start_failed")
+                    self._let_go()
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.backend.stop()
-                self.outbox.stop()
-                if self.outbox.store is not None:
-                    self.outbox.store.close()
+                self._let_go()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    def _let_go(self) -> None:
+        self.outbox.stop()
+        if self.outbox.store is not None:
+            self.outbox.store.close()
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         name = "other"

@@ -136,7 +136,11 @@ class Transfer:
         self._over = False
         self._hears_headers = False
         self._started = 0.0
-        self.easy = easy = pycurl.Curl()
+        self.easy = pycurl.Curl()
+        self._set_defaults()
+
+    def _set_defaults(self) -> None:
+        easy = self.easy
         for option, value in (
             (pycurl.NOSIGNAL, 1),
             (pycurl.USERAGENT, "fred"),
@@ -187,6 +191,11 @@ class Transfer:
         if any("\n" in text or "\r" in text for pair in request.headers for text in pair):
             raise ValueError("a header holds a line break")
         easy = self.easy
+        if self._tls is not None and request.tls != self._tls:
+            # A client certificate can not be unset alone. Connections stay; one is used again only for equal TLS.
+            easy.reset()
+            self._set_defaults()
+            self._tls, self._hears_headers = None, False
         self.request = request
         self._lines, self._chunks, self._size, self._status, self._over = [], [], 0, 0, False
         try:
@@ -234,8 +243,6 @@ class Transfer:
         ):
             if value:
                 easy.setopt(option, value)
-            elif self._tls is not None:
-                easy.unsetopt(option)
         self._tls = tls
 
     def finish(self, *, code: int = 0, message: str = "") -> Response:

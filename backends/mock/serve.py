@@ -1,6 +1,11 @@
 """The mock agent put together from its settings."""
 
-from backends.agent import MAX_BODY_BYTES, Agent
+from collections.abc import Mapping
+
+import msgspec
+
+from backends.agent import MAX_BODY_BYTES, Agent, SetupError
+from backends.mock.capacity import Tier
 from backends.mock.driver import MockBackend, MockSettings
 from backends.outbox import Outbox, Schedule
 from backends.store import Store
@@ -9,9 +14,9 @@ from fred.http import Tls
 
 
 def agent(config: AgentConfig) -> Agent:
-    """The agent of these settings; with a state path its file is opened (raises `store.StoreError`)."""
+    """The agent of these settings; with a state path its file is opened. Raises `StoreError`, `SetupError`."""
     secret = config.callback_secret.get_secret_value()
-    store = Store(config.state_path) if config.state_path else None
+    following = config.callback_secret_next.get_secret_value()
     settings = MockSettings(
         name=config.name,
         host=config.host,
@@ -19,7 +24,13 @@ def agent(config: AgentConfig) -> Agent:
         fail_ratio=config.fail_ratio,
         seed=config.seed,
         retention=config.retention,
+        total_cpu_cores=config.total_cpu_cores,
+        total_memory_mb=config.total_memory_mb,
+        total_disk_mb=config.total_disk_mb,
+        tiers=_tiers(config.skus),
+        plain=config.plain_connection,
     )
+    store = Store(config.state_path) if config.state_path else None
     outbox = Outbox(
         name=config.name,
         secret=secret,
@@ -33,7 +44,17 @@ def agent(config: AgentConfig) -> Agent:
     return Agent(
         MockBackend(settings, store),
         outbox,
-        (secret,),
+        (secret, following) if following else (secret,),
         require_hmac=config.require_hmac,
         max_body=size if size > 0 else MAX_BODY_BYTES,
+        starts_eagerly=True,
     )
+
+
+def _tiers(text: str) -> Mapping[str, Tier]:
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Tier])
+    except msgspec.DecodeError as error:
+        raise SetupError(f"MOCK_BACKEND_SKUS: {error}") from None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr
 
-from fred.conf.values import Bool, Duration, Float, HostPort, Int, Text, parse_text
+from fred.conf.values import Bool, Duration, Float, HostPort, Int, Text, TextList, parse_text
 
 
 def _parse_storage_id(value: object) -> uuid.UUID | None:
@@ -63,6 +63,14 @@ class AgentConfig(BaseModel):
     """Limit for sending one callback. Above 0."""
     tls_skip_verify: Bool = False
     """Do not verify the provider's certificate."""
+    tls_cert_file: Text = ""
+    """PEM certificate chain; with it and its key the agent speaks HTTPS. Read again when it changes and on SIGHUP."""
+    tls_key_file: Text = ""
+    """PEM key of that certificate."""
+    tls_client_ca_file: Text = ""
+    """PEM bundle; with it every client must present a certificate of one of these authorities."""
+    tls_client_allowed_names: TextList = ()
+    """Common names or DNS names of client certificates that are let in; empty: all of that authority."""
     read_timeout: Duration = timedelta(seconds=15)
     """Limit for receiving a request. Above 0."""
     write_timeout: Duration = timedelta(seconds=15)
@@ -71,5 +79,25 @@ class AgentConfig(BaseModel):
     """How long an idle connection is kept open. Above 0; whole seconds, at least one."""
     max_request_body_size: Int = 2_097_152
     """Most bytes of a request's body. Above 0."""
+    callback_secret_next: SecretStr = SecretStr("")
+    """The next key of a rotation: requests signed with it are accepted too. Empty, or at least 32 bytes."""
+    plain_connection: Bool = False
+    """Give leases the connection data and log keys of the Go mock: host, protocol and metadata only."""
+    skus: Text = ""
+    """Sizes of the known SKUs as JSON, `{"<sku>": {"cpu": 1, "memory_mb": 512, "disk_mb": 0, "data_mb": 0}}`; any other
+    SKU is refused. Empty: all are known. `data_mb` is what a workload is taken to write.
+    """
+    total_cpu_cores: Float = 0.0
+    """Cores there are room for; 0: not tracked, all fits."""
+    total_memory_mb: Float = 0.0
+    """Memory there is room for, in MiB; 0: not tracked."""
+    total_disk_mb: Float = 0.0
+    """Disk there is room for, in MiB; 0: not tracked."""
     control: Bool = True
-    """Offer a route that scripts outcomes."""
+    """Offer the control API under `/_mock/`, if there is a token for it."""
+    control_token: SecretStr = SecretStr("")
+    """Bearer token of the control API; empty: no control API. At least 16 characters."""
+    control_anywhere: Bool = False
+    """Offer the control API also on an address that is not loopback."""
+    faults: Text = ""
+    """Faults from the start, as JSON: a list of rules, see docs/mock-backend.md."""

@@ -1,5 +1,6 @@
 """Loopback peers for tests: one that says exactly these bytes, and a served agent."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -8,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-import uvicorn
+import uvloop
 
 from backends.agent import Agent
+from backends.agent_server import AgentServer
+from backends.agent_tls import ServerTls, TlsFiles
 from backends.client import BackendTarget
 from backends.contract import LeaseItem, ProvisionSpec
 from backends.mock.driver import MockBackend, MockSettings
@@ -114,19 +117,26 @@ def says(status: int, body: bytes | object = b"", *, headers: str = "") -> Scrip
 
 
 @contextmanager
-def served(agent: Agent) -> Iterator[str]:
-    """The address of this agent, served by a thread."""
+def served(agent: object, *, files: TlsFiles | None = None, **times: float) -> Iterator[str]:
+    """The address of this agent, served by a thread as the command does; with TLS files over HTTPS."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(agent, lifespan="on", log_config=None, ws="none", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    tls = ServerTls.of(files, agent.metrics) if files is not None else None
+    server = AgentServer(agent, tls=tls, **{"grace": 1.0, **times})
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(server.serve([listener]))
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         wait_until(lambda: server.started or not thread.is_alive())
         assert server.started, "the agent did not start"
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        scheme = "https" if files is not None else "http"
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        if thread.is_alive():
+            server.loop.call_soon_threadsafe(server.stop)
         thread.join(10)
         listener.close()
 
@@ -135,7 +145,7 @@ def mock_agent(*, outbox: dict[str, object] | None = None, store=None, **setting
     """A mock agent in memory."""
     driver = MockBackend(MockSettings(**settings), store)
     box = Outbox(name="mock-backend", secret=SECRET, store=store, **(outbox or {}))
-    return Agent(driver, box, (SECRET,))
+    return Agent(driver, box, (SECRET,), starts_eagerly=True)
 
 
 def target(url: str, **changes: object) -> BackendTarget:

@@ -4,11 +4,14 @@ import argparse
 import asyncio
 from typing import Any
 
-import uvicorn
+import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from backends import registry
+from backends.agent import SetupError
+from backends.agent_server import AgentServer
+from backends.agent_tls import ServerTls, TlsError, TlsFiles
 from backends.store import StoreError
 from fred.conf import AgentConfig
 
@@ -33,34 +36,30 @@ class Command(BaseCommand):
         host, port = _address(options["listen"] or config.addr)
         try:
             app = registry.KINDS[options["kind"]](config)
-        except StoreError as error:
+            tls = ServerTls.of(files, app.metrics) if (files := tls_files(config)) is not None else None
+        except (SetupError, StoreError, TlsError) as error:
             raise CommandError(str(error)) from None
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                host=host,
-                port=port,
-                http="httptools",
-                loop="uvloop",
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                timeout_keep_alive=max(1, int(config.idle_timeout.total_seconds())),
-                timeout_graceful_shutdown=10,
-            )
+        server = AgentServer(
+            app,
+            host,
+            port,
+            tls=tls,
+            read_timeout=config.read_timeout.total_seconds(),
+            write_timeout=config.write_timeout.total_seconds(),
+            idle_timeout=config.idle_timeout.total_seconds(),
         )
         try:
-            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                runner.run(server.serve())
-        except KeyboardInterrupt:
-            return
-        except SystemExit as stop:
-            raise CommandError(f"cannot listen on {host}:{port}") from stop
-        if not server.started:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                could_start = runner.run(_serve(server))
+        except OSError as error:
+            raise CommandError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        if not could_start:
             raise CommandError("the agent could not start; its log says why")
+
+
+async def _serve(server: AgentServer) -> bool:
+    server.handle_signals()
+    return await server.serve()
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -68,3 +67,11 @@ def _address(text: str) -> tuple[str, int]:
     if not port.isdigit():
         raise CommandError(f"{text!r} is not HOST:PORT")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 (an empty host has always meant all addresses)
+
+
+def tls_files(config: AgentConfig) -> TlsFiles | None:
+    """The TLS files of these settings; None without a certificate."""
+    if not config.tls_cert_file:
+        return None
+    allowed = frozenset(config.tls_client_allowed_names)
+    return TlsFiles(config.tls_cert_file, config.tls_key_file, config.tls_client_ca_file, allowed)
