@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, OperationalError, connection, models, transaction
+from django.db import Error as DatabaseFailure
+from django.db import OperationalError, connection, models, transaction
 
 CLAIM_FOR = timedelta(seconds=5)
 """How long a claim holds without being renewed."""
@@ -218,7 +219,7 @@ class _Renewals:
             try:
                 for (model, claim_for), holdings in kinds.items():
                     self._renew(model, claim_for, holdings)
-            except DatabaseError:
+            except DatabaseFailure:
                 connection.close()  # a claim that can't be renewed ends by itself; the next round has a new connection
 
     @staticmethod

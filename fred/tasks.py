@@ -57,10 +57,23 @@ class FredTask(Task[..., Any]):
                 return result  # noqa: TRY300 - the outcome is set just before
             except Exception:
                 log.exception("task failed")
+                _give_up_broken_connections()
                 raise
             finally:
                 metrics.TASK_SECONDS.labels(self.name).observe(time.monotonic() - started)
                 metrics.TASK_OUTCOMES.labels(self.name, outcome).inc()
+
+
+def _give_up_broken_connections() -> None:
+    """After a failure: a connection that the database has left is closed, and the next task makes a new one.
+
+    Nobody else does it: connections outlive their tasks.
+    """
+    from django.db import connections  # noqa: PLC0415 - tasks are imported before settings are chosen
+
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
 
 
 class Hints:
