@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -19,11 +23,16 @@ from backends.client import BackendClient, Health
 from backends.models import HealthCheck
 from fred import logs, metrics
 from leases import node
+from leases.chain.client import Absent
 from leases.chain.errors import ChainError
+from leases.models import ChainCursor, Lease
+from leases.status import LeaseState
 
 log = structlog.get_logger("reconciliation.probes")
 
 LIMIT_S: Final = 3.0
+MAY_LAG: Final = timedelta(seconds=30)
+"""How far a node's newest block may lie behind the newest one that was seen."""
 _THREADS: Final = 16
 
 Probe = Callable[[], Health]
@@ -59,15 +68,47 @@ def ask(probes: Mapping[str, Probe], *, limit_s: float = LIMIT_S) -> dict[str, H
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the chain said before: the time of the newest block seen, and a lease that was ACTIVE, with its height."""
+
+    head_time: datetime | None = None
+    lease: UUID | None = None
+    height: int = 0
+
+
+def known() -> Known:
+    """Read it from the rows: the watcher's head, and the newest of the ACTIVE leases."""
+    head = ChainCursor.objects.filter(chain_id=settings.FRED.chain_id).values_list("head_time", flat=True).first()
+    active = Lease.objects.filter(chain_state=LeaseState.ACTIVE).order_by("-uuid").values_list("uuid", "chain_height")
+    for uuid, height in active[:1]:
+        return Known(head, uuid, height)
+    return Known(head)
+
+
 def _probes() -> dict[str, Probe]:
     clients: Iterable[BackendClient] = [BackendClient(target) for target in targets.configured().values()]
-    return {"chain": _chain, **{f"backend:{client.target.name}": client.health for client in clients}}
+    return {
+        "chain": partial(probe_chain, known()),
+        **{f"backend:{client.target.name}": client.health for client in clients},
+    }
 
 
-def _chain() -> Health:
-    """An account read of the provider: it needs the node's state, not only its ear."""
+def probe_chain(before: Known) -> Health:
+    """Ask the node for its state, not only whether it listens: an account, its head, a lease that it must know.
+
+    A node behind what was seen, or of a chain on which none of it happened, answers every question, and wrongly.
+    """
+    chain = node.client()
     try:
-        node.client().account(settings.FRED.provider_address)
+        chain.account(settings.FRED.provider_address)
+        head = chain.latest_height()
+        if before.head_time is not None and head.time < before.head_time - MAY_LAG:
+            return Health(healthy=False, error=f"the node is at height {head.height}, far behind what was seen before")
+        if before.lease is not None:
+            found = chain.lease(before.lease)
+            if isinstance(found, Absent) and found.height >= before.height:
+                return Health(healthy=False, error=f"the node does not know lease {before.lease}, which was ACTIVE")
     except ChainError as error:
         return Health(healthy=False, error=logs.chain_of(error))
     return Health(healthy=True)

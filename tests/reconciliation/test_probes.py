@@ -2,7 +2,9 @@
 
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from uuid import UUID
 
 import pytest
 from prometheus_client import REGISTRY
@@ -10,6 +12,7 @@ from prometheus_client import REGISTRY
 from backends.client import Health
 from backends.models import HealthCheck
 from fred.conf import BackendConfig
+from leases.chain.client import Absent, BlockHead, Unknown
 from reconciliation import probes
 
 WELL = Health(healthy=True)
@@ -95,3 +98,41 @@ def test_what_was_heard_is_stored_and_renewed(settings, backend):
     assert not again.healthy
     assert again.detail == "backend unhealthy: status 503"
     assert again.checked_at > first["backend:up"][1]
+
+
+class Node:
+    """A node that answers everything, at this height and time."""
+
+    def __init__(self, *, height, age, lease):
+        self.head, self.found = BlockHead(height, datetime.now(UTC) - age), lease
+
+    def account(self, address):
+        return None
+
+    def latest_height(self):
+        return self.head
+
+    def lease(self, uuid):
+        return self.found
+
+
+LEASE = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
+READ = object()  # what a lease that is found looks like does not matter
+
+
+@pytest.mark.parametrize(
+    ("age_s", "found", "complaint"),
+    [
+        pytest.param(0, READ, "", id="as before"),
+        pytest.param(25, READ, "", id="a little behind"),
+        pytest.param(40, READ, "far behind", id="a lagging node"),
+        pytest.param(0, Absent(100), "does not know lease", id="an empty chain"),
+        pytest.param(0, Absent(99), "", id="a node of a moment before"),
+        pytest.param(0, Unknown("silent"), "", id="no word about the lease"),
+    ],
+)
+def test_a_node_that_contradicts_what_was_seen_is_unhealthy(monkeypatch, age_s, found, complaint):
+    monkeypatch.setattr(probes.node, "client", lambda: Node(height=100, age=timedelta(seconds=age_s), lease=found))
+    health = probes.probe_chain(probes.Known(datetime.now(UTC), LEASE, 100))
+    assert health.healthy == (not complaint)
+    assert complaint in health.error
