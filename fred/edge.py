@@ -5,13 +5,14 @@ One ASGI application around the others, in one pass over each message.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
-import structlog
+from prometheus_client import Counter, Histogram
 
-from fred import metrics
+from fred import logs, metrics
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -37,8 +38,6 @@ EXPOSED_HEADERS: Final = b"Retry-After, X-Request-ID, Idempotency-Replayed"
 PREFLIGHT_MAX_AGE_S: Final = b"600"
 _PREFLIGHT_VARY: Final = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 _KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-log = structlog.get_logger(__name__)
 
 
 class Edge:
@@ -81,7 +80,7 @@ class Edge:
         try:
             await self._app(scope, receive, send_on)
         finally:
-            _record(scope, status or 500, time.perf_counter() - started)
+            _records.add(scope, status or 500, time.perf_counter() - started)
 
 
 class Asked:
@@ -156,16 +155,43 @@ class Cors:
         return b"*" if self._all else origin
 
 
-def _record(scope: Scope, status: int, seconds: float) -> None:
-    method = scope["method"] if scope["method"] in _KNOWN_METHODS else "other"
-    labels = {"method": method, "path": scope[ROUTE], "status": str(status)}
-    metrics.API_REQUESTS.labels(**labels).inc()
-    metrics.API_REQUEST_DURATION.labels(**labels).observe(seconds)
-    log.info(
-        "api.request",
-        method=method,
-        path=scope["path"],
-        status=status,
-        duration_ms=round(seconds * 1000, 2),
-        peer=(scope.get("client") or ("",))[0],
-    )
+class _Records:
+    """Counts requests, and logs those of one turn of the event loop in one write."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._lines: list[dict[str, str | float]] = []
+
+    def add(self, scope: Scope, status: int, seconds: float) -> None:
+        method = scope["method"] if scope["method"] in _KNOWN_METHODS else "other"
+        counter, histogram = self._of(method, scope[ROUTE], status)
+        counter.inc()
+        histogram.observe(seconds)
+        path: str = scope["path"]
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._lines.append(
+            {
+                "method": method,
+                "path": path if path.isprintable() and len(path) <= logs.MAX_TEXT else logs.clean(path, logs.MAX_TEXT),
+                "status": status,
+                "duration_ms": round(seconds * 1000, 2),
+                "peer": (scope.get("client") or ("",))[0],
+            }
+        )
+
+    def _of(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        """The two series of these labels, looked up once: all three are of few values."""
+        found = self._series.get((method, route, status))
+        if found is None:
+            labels = {"method": method, "path": route, "status": str(status)}
+            found = (metrics.API_REQUESTS.labels(**labels), metrics.API_REQUEST_DURATION.labels(**labels))
+            self._series[method, route, status] = found
+        return found
+
+    def _write(self) -> None:
+        lines, self._lines = self._lines, []
+        logs.lines("api.request", lines)
+
+
+_records = _Records()

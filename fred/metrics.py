@@ -8,6 +8,7 @@ ever a label. No Django inside.
 import os
 import socket
 from collections.abc import Iterable
+from functools import cache
 from itertools import product
 
 from prometheus_client import (
@@ -33,9 +34,17 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _HOST = socket.gethostname().replace("_", "-")
 
 
+@cache
+def _file_of(pid: int) -> str:
+    return f"{_HOST}-{pid}"
+
+
 def _identity() -> str:
-    """Names this process's file; process ids alone repeat among containers that share the directory."""
-    return f"{_HOST}-{os.getpid()}"
+    """Names this process's file; process ids alone repeat among containers that share the directory.
+
+    Asked at every count.
+    """
+    return _file_of(os.getpid())
 
 
 if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

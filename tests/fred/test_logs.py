@@ -130,3 +130,32 @@ def test_a_command_logs_to_standard_error(capsys):
     written = capsys.readouterr()
     assert written.out == ""
     assert '"msg": "e"' in written.err
+
+
+RECORDS = [
+    {"method": "POST", "path": "/callbacks/provision", "status": 200, "duration_ms": 1.25, "peer": "127.0.0.1"},
+    {"method": "GET", "path": '/a b="c"\\d', "status": 404, "duration_ms": 0.5, "peer": ""},
+]
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_lines_written_together_are_those_of_a_logger(lines, capsys, output):
+    def written():
+        found = capsys.readouterr().out.splitlines()
+        for start, end in (('"time":', '"level"'), ("time=", "level")):
+            found = [line if start not in line else line[line.index(end) :] for line in found]
+        return [line.replace('": ', '":').replace(', "', ',"') for line in found]
+
+    logs.set_up(level="info", output=output, process="web")
+    logs.lines("api.request", RECORDS)
+    together = written()
+    for record in RECORDS:
+        structlog.get_logger("fred.edge").info("api.request", **record)
+    assert together == written()
+    assert len(together) == len(RECORDS)
+
+
+def test_lines_below_the_level_are_left_out(lines):
+    logs.set_level("warn")
+    logs.lines("api.request", RECORDS)
+    assert lines() == []
