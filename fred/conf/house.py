@@ -42,8 +42,8 @@ class HouseConfig(BaseModel):
     fred_keyring_passphrase: SecretStr = SecretStr("")
     """Passphrase of a `file` keyring. Only processes of the queue `chain` need it."""
     fred_mnemonic: SecretStr = SecretStr("")
-    """With `keyring_backend: env`: the signing key as a mnemonic, when the next is not set. Also read by
-    `lease_token`.
+    """The mnemonic of the provider's key. With sub-signers: missing keys of theirs are derived from it. With
+    `keyring_backend: env` also the signing key, when the next is not set. Also read by `lease_token`.
     """
     fred_signer_private_key: SecretStr = SecretStr("")
     """With `keyring_backend: env`: the signing key, 64 hex digits."""

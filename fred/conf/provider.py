@@ -122,7 +122,7 @@ class ProviderConfig(BaseModel):
     tx_timeout_blocks: Int = 20
     """At least so many blocks an unseen transaction may still come into one; at most 2,000. 5 or more."""
     sub_signer_count: Int = 0
-    """Further signing keys, which sign for leases side by side while the provider's grants and funds them. 0 or more."""
+    """Further signing keys that the provider grants and funds; they sign for leases side by side. 0 or more."""
     sub_signer_min_balance: CoinValue = Coin(10_000_000, "umfx")
     """Balance below which a further key is topped up."""
     sub_signer_top_up_amount: CoinValue = Coin(50_000_000, "umfx")

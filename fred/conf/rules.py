@@ -231,6 +231,17 @@ PROVIDER_RULES: tuple[Rule[ProviderConfig], ...] = (
         ),
         "sub-signers pay fees with it",
     ),
+    Rule(
+        ("sub_signer_min_balance", "sub_signer_top_up_amount", "sub_signer_count"),
+        lambda c: when(
+            c.sub_signer_count > 0
+            and (
+                c.sub_signer_min_balance.denom != c.fee_denom or c.sub_signer_min_balance > c.sub_signer_top_up_amount
+            ),
+            f"sub_signer_min_balance must be in fee_denom ({c.fee_denom}) and at most sub_signer_top_up_amount",
+        ),
+        "one top-up has to lift a balance above the minimum",
+    ),
     between("ack_max_per_tx", 1, 5000),
     Rule(
         ("tx_timeout_blocks",),

@@ -100,7 +100,15 @@ BAD = [
         "sub_signer_fund_check_interval must be positive when sub_signer_count > 0",
     ),
     ({"PROVIDER_SUB_SIGNER_MIN_BALANCE": "10"}, "sub_signer_min_balance: '10' is not a coin"),
-    ({"PROVIDER_SUB_SIGNER_TOP_UP_AMOUNT": "5upwr"}, "sub_signer_top_up_amount must be in fee_denom (umfx)"),
+    ({"PROVIDER_SUB_SIGNER_TOP_UP_AMOUNT": "5upwr"}, "sub_signer_top_up_amount must be in fee_denom (umfx)"),  # CH-81
+    (
+        {"PROVIDER_SUB_SIGNER_COUNT": "1", "PROVIDER_SUB_SIGNER_MIN_BALANCE": "5upwr"},
+        "sub_signer_min_balance must be in fee_denom (umfx) and at most sub_signer_top_up_amount",
+    ),
+    (
+        {"PROVIDER_SUB_SIGNER_COUNT": "1", "PROVIDER_SUB_SIGNER_MIN_BALANCE": "50000001umfx"},
+        "sub_signer_min_balance must be in fee_denom (umfx) and at most sub_signer_top_up_amount",
+    ),
     ({"PROVIDER_ACK_MAX_PER_TX": "5001"}, "ack_max_per_tx must be between 1 and 5000, got 5001"),
     ({"PROVIDER_RECONCILIATION_INTERVAL": "0"}, "reconciliation_interval must be positive"),
     ({"PROVIDER_SHUTDOWN_TIMEOUT": "0"}, "shutdown_timeout must be positive"),
