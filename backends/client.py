@@ -202,8 +202,8 @@ class BackendClient:
 
     def health(self, *, timeout: float = HEALTH_SECONDS) -> Health:
         """Whether the backend calls itself healthy. Passes no breaker."""
-        if self.target.fenced:
-            return Health(healthy=False, error=f'backend "{self.target.name}" is fenced')
+        if self.target.shut:
+            return Health(healthy=False, error=self.target.shut)
         response = self.fetch(health_request(self.target, timeout=timeout))
         if response.error is not None:
             return Health(healthy=False, error=envelope.clean(f"health check failed: {response.error.message}"))
@@ -216,9 +216,6 @@ class BackendClient:
         metrics.BACKEND_REQUESTS.labels(*labels).inc()
         metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(monotonic() - since)
 
-    def _refused_locally(self) -> str:
-        return f'backend "{self.target.name}" is fenced' if self.target.fenced else ""
-
     def _read(
         self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
     ) -> _T | Absent | Unknown:
@@ -230,8 +227,8 @@ class BackendClient:
     def _attempt(
         self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
     ) -> _T | Absent | Unknown:
-        if self.target.fenced:
-            return Unknown(self._refused_locally())
+        if self.target.shut:
+            return Unknown(self.target.shut)
         ticket, request = None, build()
         if self.limit is not None and self.limit < request.timeout:
             request = replace(request, timeout=self.limit)
@@ -279,9 +276,9 @@ class BackendClient:
 
     def _walk(self, operation: str, path: str, kind: type[_Page]) -> Iterator[_Page]:
         started, status = monotonic(), "error"
-        if self.target.fenced:
+        if self.target.shut:
             self._count(operation, "error", since=started)
-            raise BackendUnavailable(self._refused_locally())
+            raise BackendUnavailable(self.target.shut)
         try:
             yield from self._pages(operation, path, kind)
             status = "success"

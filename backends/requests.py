@@ -29,7 +29,8 @@ class BackendTarget:
     """Where a backend is and how to speak to it. Its repr holds no key.
 
     `timeout` is in seconds and covers one request. `url` may have a path of its own, which is signed with the rest.
-    `closed` says why nothing may be pushed to it although it may be read; empty: it may.
+    `closed` says why nothing may be pushed to it although it may be read, `broken` why it can't even be contacted, such
+    as TLS files that do not load; both are empty for a backend in use. `guarded` is that of `Request`.
     """
 
     name: str
@@ -41,6 +42,15 @@ class BackendTarget:
     page_size: int = 1000
     fenced: bool = False
     closed: str = ""
+    broken: str = ""
+    guarded: bool = False
+
+    @property
+    def shut(self) -> str:
+        """Why it is not contacted at all; empty: it is."""
+        if self.fenced:
+            return f'backend "{self.name}" is fenced'
+        return f'backend "{self.name}": {self.broken}' if self.broken else ""
 
 
 def _request(
@@ -64,7 +74,17 @@ def _request(
         )
         headers = (*headers, (signing.HEADER, signature))
     limit = backend.timeout if timeout is None else timeout
-    return Request(url, headers, body, limit, max_body=max_body, tls=backend.tls, tag=tag, want_headers=want_headers)
+    return Request(
+        url,
+        headers,
+        body,
+        limit,
+        max_body=max_body,
+        tls=backend.tls,
+        tag=tag,
+        want_headers=want_headers,
+        guarded=backend.guarded,
+    )
 
 
 def provision_request(backend: BackendTarget, spec: ProvisionSpec, *, tag: object = None) -> Request:

@@ -17,6 +17,7 @@ from backends.contract import Dialect
 from backends.models import Backend
 from backends.requests import BackendTarget
 from fred import breaker
+from fred.certificates import CertificateError, ClientCertificates, ClientFiles
 from fred.conf.backends import BackendConfig
 from fred.http import Tls
 
@@ -68,9 +69,9 @@ def target(name: str) -> BackendTarget | None:
 
 
 def client(name: str) -> BackendClient | None:
-    """Reads from one backend, through its circuit breaker; None when it is not configured or fenced."""
+    """Reads from one backend, through its circuit breaker; None when it is not configured or not to be contacted."""
     found = target(name)
-    return None if found is None or found.fenced else BackendClient(found, breaker.of(name))
+    return None if found is None or found.shut else BackendClient(found, breaker.of(name))
 
 
 def forget() -> None:
@@ -80,19 +81,35 @@ def forget() -> None:
 
 def _target(one: BackendConfig, row: Backend | None) -> BackendTarget:
     seen = one.contract if one.contract != "auto" else row.dialect if row is not None else "unset"
+    fenced = one.fenced or (row is not None and row.fenced)
     closed = {Dialect.V0_13.value: "", Dialect.CURRENT.value: UNSERVED}.get(seen, UNSETTLED)
+    tls, broken = Tls(), ""
+    if not fenced:  # files of a fenced backend are not opened
+        try:
+            tls = _tls(one)
+        except CertificateError as error:
+            broken = f"its TLS files cannot be used: {error}"
     return BackendTarget(
         name=one.name,
         url=one.url,
         secret=settings.FRED.hmac_key(one.name),
         timeout=one.timeout.total_seconds(),
         dialect=Dialect.CURRENT if seen == Dialect.CURRENT else Dialect.V0_13,
-        tls=Tls(
-            ca_file=one.tls_ca_file,
-            client_cert_file=one.tls_client_cert_file,
-            client_key_file=one.tls_client_key_file,
-            skip_verify=one.tls_skip_verify,
-        ),
-        fenced=one.fenced or (row is not None and row.fenced),
+        tls=tls,
+        fenced=fenced,
         closed=closed,
+        broken=broken,
+        guarded=settings.FRED.production_mode,
     )
+
+
+_certificates: dict[str, ClientCertificates] = {}
+
+
+def _tls(one: BackendConfig) -> Tls:
+    """The backend's TLS as its files are now. Raises `CertificateError` when they never could be read."""
+    files = ClientFiles(one.tls_ca_file, one.tls_client_cert_file, one.tls_client_key_file)
+    known = _certificates.get(one.name)
+    if known is None or known.files != files:
+        known = _certificates[one.name] = ClientCertificates(one.name, files)
+    return known.tls(skip_verify=one.tls_skip_verify)

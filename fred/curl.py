@@ -1,9 +1,11 @@
 """One outgoing HTTP/1.1 exchange on one libcurl handle: requests, responses, and what an error proves."""
 
+import ipaddress
+import socket
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import pycurl
 
@@ -48,13 +50,20 @@ class HttpError:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How a peer is verified, and our certificate. Empty paths mean the system's roots and no certificate."""
+    """How a peer is verified, and our certificate. Nothing given means the system's roots and no certificate.
+
+    Certificates are named by their files, or given as PEM, which wins: a connection made with other bytes is then not
+    used again. The name or address in the URL is always that of the peer, unless verification is skipped.
+    """
 
     ca_file: str = ""
     client_cert_file: str = ""
     client_key_file: str = ""
     skip_verify: bool = False
     minimum_1_3: bool = True
+    ca_pem: bytes = field(default=b"", repr=False)
+    client_cert_pem: bytes = field(default=b"", repr=False)
+    client_key_pem: bytes = field(default=b"", repr=False)
 
 
 _DEFAULT_TLS = Tls()
@@ -65,6 +74,9 @@ class Request:
     """One request. A `body` that is not None makes it a POST.
 
     `timeout` (seconds) covers everything from submission to the last byte, `connect_timeout` name, TCP and TLS.
+    `guarded` refuses peers at link-local and unspecified addresses, whatever name led there: that is where clouds keep
+    their machine credentials.
+
     `max_body` caps a 2xx body in bytes, after decompression. `tag` comes back with the response, untouched. Headers of
     the response are kept only if they are wanted: libcurl hands over each of them in a call of its own, which costs a
     busy process more than the rest; without them the whole answer, whatever its status, is read up to `max_body`.
@@ -79,6 +91,7 @@ class Request:
     tls: Tls = _DEFAULT_TLS
     tag: object = None
     want_headers: bool = True
+    guarded: bool = False
 
     @property
     def method(self) -> str:
@@ -135,6 +148,9 @@ class Transfer:
         self._status = 0
         self._over = False
         self._hears_headers = False
+        self._is_guarded = False
+        self._barred = ""
+        self._handed: list[socket.socket] = []
         self._started = 0.0
         self.easy = pycurl.Curl()
         self._set_defaults()
@@ -195,9 +211,10 @@ class Transfer:
             # A client certificate can not be unset alone. Connections stay; one is used again only for equal TLS.
             easy.reset()
             self._set_defaults()
-            self._tls, self._hears_headers = None, False
+            self._tls, self._hears_headers, self._is_guarded = None, False, False
         self.request = request
         self._lines, self._chunks, self._size, self._status, self._over = [], [], 0, 0, False
+        self._barred = ""
         try:
             easy.setopt(pycurl.URL, request.url)
             lines = [f"{name}: {value}" for name, value in request.headers]
@@ -223,12 +240,33 @@ class Transfer:
                 else:
                     easy.unsetopt(pycurl.HEADERFUNCTION)
                 self._hears_headers = request.want_headers
+            if request.guarded != self._is_guarded:
+                self._guard(on=request.guarded)
             if request.tls != self._tls:
                 self._secure(request.tls)
         except (pycurl.error, UnicodeEncodeError) as error:
             raise ValueError("the request could not be built") from error
         self._started = time.monotonic()
         return easy
+
+    def _guard(self, *, on: bool) -> None:
+        # A kept connection may have been made without the guard; handles are guarded or not for all of a process.
+        if on:
+            self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._open)
+        else:
+            self.easy.unsetopt(pycurl.OPENSOCKETFUNCTION)
+        self._is_guarded = on
+
+    def _open(self, _purpose: int, address: Any) -> socket.socket | int:
+        host = str(address.addr[0])
+        found = ipaddress.ip_address(host.partition("%")[0])
+        found = getattr(found, "ipv4_mapped", None) or found
+        if found.is_link_local or found.is_unspecified:
+            self._barred = host
+            return int(pycurl.SOCKET_BAD)
+        opened = socket.socket(address.family, address.socktype, address.protocol)
+        self._handed.append(opened)  # libcurl takes a duplicate of it
+        return opened
 
     def _secure(self, tls: Tls) -> None:
         easy = self.easy
@@ -240,6 +278,9 @@ class Transfer:
             (pycurl.CAINFO, tls.ca_file),
             (pycurl.SSLCERT, tls.client_cert_file),
             (pycurl.SSLKEY, tls.client_key_file),
+            (pycurl.CAINFO_BLOB, tls.ca_pem),
+            (pycurl.SSLCERT_BLOB, tls.client_cert_pem),
+            (pycurl.SSLKEY_BLOB, tls.client_key_pem),
         ):
             if value:
                 easy.setopt(option, value)
@@ -260,6 +301,8 @@ class Transfer:
             raw_headers=tuple(self._lines),
         )
         self._pending, self._chunks, self._lines = memoryview(b""), [], []
+        while self._handed:
+            self._handed.pop().close()
         return response
 
     def _error(self, code: int, message: str) -> HttpError | None:
@@ -270,6 +313,8 @@ class Transfer:
                 return HttpError(ErrorKind.TOO_LARGE, text)
             return None  # the kept part of an error body is all anybody reads
         text = f"{message or _code_text(code)} ({code})"
+        if self._barred:
+            return HttpError(ErrorKind.INVALID, f"the peer's address {self._barred} is not allowed")
         untouched = self.easy.getinfo(pycurl.REQUEST_SIZE) == 0
         if untouched and code in _KINDS_BEFORE_SENDING:
             return HttpError(_KINDS_BEFORE_SENDING[code], text)

@@ -13,7 +13,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fred import breaker, heartbeat
+from fred import breaker, certificates, heartbeat
 from fred.gauges import Samples, shared_gauges
 from leases.status import LeaseState
 
@@ -104,6 +104,7 @@ def register() -> None:
     shared_gauges.register("processes", of_the_processes)
     shared_gauges.register("queues", of_the_queues)
     shared_gauges.register("breakers", of_the_breakers)
+    shared_gauges.register("certificates", of_the_certificates)
 
 
 def of_the_build() -> Mapping[str, Samples]:
@@ -132,6 +133,17 @@ def of_the_breakers() -> Mapping[str, Samples]:
     """How the circuit breaker of each configured backend stands; closed until a call ever failed."""
     found = breaker.states(one.name for one in settings.FRED.backends)
     return {"fred_backend_circuit_breaker_state": {(name,): float(state.gauge) for name, state in found.items()}}
+
+
+def of_the_certificates() -> Mapping[str, Samples]:
+    """When the certificates in the files of the settings end; files of fenced backends are not opened."""
+    files = {("api", ""): settings.FRED.tls_cert_file}
+    for one in settings.FRED.backends:
+        if not one.fenced:
+            files["backend_ca", one.name] = one.tls_ca_file
+            files["backend_client", one.name] = one.tls_client_cert_file
+    ends = {labels: certificates.ends_of(path) for labels, path in files.items() if path}
+    return {"fred_tls_certificate_not_after_seconds": {labels: end for labels, end in ends.items() if end is not None}}
 
 
 def of_the_processes() -> Mapping[str, Samples]:

@@ -138,7 +138,7 @@ def of_operations(
             refusal=row.refusal,
             spec=_spec(row, where, bodies.get(row.id, b"")),
         )
-        if where.fenced or where.closed or not row.reachable:
+        if where.shut or where.closed or not row.reachable:
             unsendable.append(Unsendable(push, _closed(where)))
         elif row.payload_sha256 is not None and row.id not in bodies:
             unsendable.append(Unsendable(push, "the payload of this operation is gone"))
@@ -165,7 +165,7 @@ def _spec(row: OperationRow, where: BackendTarget, payload: bytes) -> ProvisionS
 
 
 def _closed(where: BackendTarget) -> str:
-    return f'backend "{where.name}" takes no calls: {where.closed or "it is fenced or not configured"}'
+    return f'backend "{where.name}" takes no calls: {where.closed or where.broken or "it is fenced or not configured"}'
 
 
 def _nowhere(name: str) -> BackendTarget:
@@ -192,7 +192,7 @@ def of_teardowns(
             confirmed_at=confirmed_at,
             held_until=confirmed_at + START_WITHIN_S + limit + push_sql.ANSWER_MARGIN.total_seconds(),
         )
-        if where.fenced or where.closed:
+        if where.shut or where.closed:
             unsendable.append(Unsendable(push, _closed(where)))
         else:
             ready.append(push)
