@@ -74,7 +74,8 @@ def _txs_event(chain: Chain, _view: View, request: bytes) -> bytes:
         condition = parse(text)
     except ValueError as error:
         raise QueryRefused("INVALID_ARGUMENT", str(error)) from None
-    found = [result for result in chain.txs.values() if condition.matches_tx(result)]
+    indexed = (result for tx_hash, result in chain.txs.items() if chain.find_tx(tx_hash))
+    found = [result for result in indexed if condition.matches_tx(result)]
     if query.order_by == tx_pb2.ORDER_BY_DESC:
         found.reverse()
     limit = query.limit or 100
