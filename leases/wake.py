@@ -38,7 +38,7 @@ class News:
 
 
 @contextmanager
-def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False) -> Iterator[News]:
+def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False, known: bool = False) -> Iterator[News]:
     """Lock these leases in uuid order, stubs for unknown ones; inside, store the news and wake those it is new for.
 
     With ``skip_locked`` leases that somebody holds at this moment are left out of ``News.locked``. After the commit one
@@ -46,7 +46,7 @@ def news_about(uuids: Iterable[UUID], *, skip_locked: bool = False) -> Iterator[
     whoever brought the news first may have found nothing.
     """
     with transaction.atomic():
-        news = News(locked=sql.lock_or_stub(uuids, skip_locked=skip_locked))
+        news = News(locked=(sql.lock if known else sql.lock_or_stub)(uuids, skip_locked=skip_locked))
         yield news
         if news.locked:
             transaction.on_commit(hint_look)

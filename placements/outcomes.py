@@ -118,7 +118,7 @@ def record(answers: Sequence[Answer]) -> Recorded:
     that the push claimed. Answers about leases that somebody holds at this moment are left for the next time.
     """
     by_verdict: dict[Verdict, list[Answer]] = {}
-    with wake.news_about({answer.push.lease_uuid for answer in answers}, skip_locked=True) as news:
+    with wake.news_about({answer.push.lease_uuid for answer in answers}, skip_locked=True, known=True) as news:
         done = [answer for answer in answers if answer.push.lease_uuid in news.locked]
         for answer in done:
             by_verdict.setdefault(verdict(answer.push, answer.result), []).append(answer)

@@ -13,7 +13,7 @@ import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from backends import targets
-from backends.client import NotSent, Pulse
+from backends.client import Accepted, NotSent, Pulse
 from fred import crash, metrics
 from fred.due import BATCH, RENEW_EVERY, REPEATABLE, renew
 from fred.tasks import DISPATCH, hint
@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 _ROUND_S = 0.03
 """A clerk with work does a round so often: what comes meanwhile is written down, and claimed, together."""
+_ACCEPTED_EVERY_S = 0.1
+"""Acceptances are written down so often: nobody waits for them, and the callback often says more before."""
 _STALE_EVERY_S = 1.0
 _HINT_EVERY_S = 1.0
 _BUSY_LEASE_S = 0.1
@@ -55,7 +57,7 @@ class Clerk:
         self._ending = False
         self._handed: deque[Claimed] = deque()
         self._answers: deque[Answer] = deque()
-        self._retry_at = inf
+        self._retry_at = self._record_at = inf
         self._held: set[Push] = set()
         self._renewed_at = time.monotonic()
         self._stale_at = self._hinted_at = -inf
@@ -141,7 +143,7 @@ class Clerk:
         if self._outage_s:
             self._wanted.clear()
             return self._outage_s
-        ends = [self._retry_at, self._pull_at]
+        ends = [self._retry_at, self._pull_at, self._record_at]
         if self._held:
             ends.append(self._renewed_at + RENEW_EVERY.total_seconds())
         soonest = min(ends)
@@ -159,9 +161,14 @@ class Clerk:
 
     def _record(self) -> None:
         """Write down what arrived meanwhile, all of it in one transaction."""
-        batch = [self._answers.popleft() for _ in range(min(len(self._answers), BATCH))]
-        if not batch:
+        if not self._answers:
             return
+        if self._may_wait():
+            self._record_at = min(self._record_at, time.monotonic() + _ACCEPTED_EVERY_S)
+            self._retry_at = inf
+            return
+        self._record_at = inf
+        batch = [self._answers.popleft() for _ in range(min(len(self._answers), BATCH))]
         for answer in batch:
             breakers.leave(answer.push)
         crash.point("dispatch.before_record")
@@ -181,6 +188,15 @@ class Clerk:
         crash.point("dispatch.recorded")
         if len(self._answers) > len(left):
             self._wanted.set()
+
+    def _may_wait(self) -> bool:
+        """Whether nothing but acceptances waits to be written down, and not yet for long."""
+        return (
+            not self._draining
+            and time.monotonic() < self._record_at
+            and len(self._answers) < BATCH
+            and all(isinstance(answer.result, Accepted) for answer in list(self._answers))
+        )
 
     def _write(self, batch: list[Answer]) -> list[Answer]:
         recorded = outcomes.record(batch)
@@ -326,5 +342,5 @@ class Clerk:
         found = push_sql.stale(BATCH)
         if not found:
             return
-        with wake.news_about(found.values(), skip_locked=True) as news:
+        with wake.news_about(found.values(), skip_locked=True, known=True) as news:
             news.wake(push_sql.end_stale(id_ for id_, lease in found.items() if lease in news.locked))
