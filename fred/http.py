@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 import pycurl
 
@@ -105,6 +106,15 @@ class Multi:
         self._collect()
         done, self._done = self._done, []
         return done
+
+    def break_off(self, chosen: Callable[[object], bool], *, reason: str) -> None:
+        """End running requests whose tag is chosen; what they may have sent stays unknown. For the loop's owner only.
+
+        Their responses, ambiguous with this reason, come out of the next `poll`.
+        """
+        for easy, transfer in list(self._running.items()):
+            if chosen(transfer.request.tag):
+                self._release(easy, code=pycurl.E_ABORTED_BY_CALLBACK, message=reason)
 
     def close(self) -> None:
         """Drop everything, running transfers included; their responses never come."""

@@ -24,7 +24,7 @@ class BreakerOpen:
 def enter(push: Push) -> BreakerOpen | None:
     """Let this push pass the breaker of its backend (None), or say why not."""
     gate = breaker.of(push.backend)
-    push.ticket = gate.enter()
+    push.ticket = gate.enter(limit=push.limit)
     if push.ticket is not None:
         return None
     view = gate.view()

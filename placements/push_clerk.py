@@ -222,6 +222,8 @@ class Clerk:
         if now - self._renewed_at < RENEW_EVERY.total_seconds():
             return
         self._renewed_at = now
+        if self._held:
+            self.loop.shut(_shut())
         held = [push for push in self._held if push.held_until > now]
         operations = {push.operation_id: push for push in held if not push.is_teardown}
         teardowns = {push.teardown_id: push for push in held if push.is_teardown}
@@ -315,6 +317,7 @@ class Clerk:
 
     def _send(self, found: list[Push]) -> None:
         """Pass the breaker of each backend, then give the rest to the loop."""
+        self.loop.shut(_shut())
         ready = []
         for push in found:
             self._held.add(push)
@@ -344,3 +347,8 @@ class Clerk:
             return
         with wake.news_about(found.values(), skip_locked=True, known=True) as news:
             news.wake(push_sql.end_stale(id_ for id_, lease in found.items() if lease in news.locked))
+
+
+def _shut() -> frozenset[str]:
+    """Backends that must not be contacted, as this process knows for at most two seconds."""
+    return frozenset(name for name, target in targets.configured().items() if target.shut)

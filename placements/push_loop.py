@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 
 _BUSY_POLL_S = 0.25
 _IDLE_POLL_S = 30.0
+_FENCED = "broken off: the backend was fenced"
 
 _OPERATIONS = {
     Stage.READING: "get_provision",
@@ -58,6 +59,8 @@ class Loop:
         self._on_wire: Counter[str] = Counter()
         self._refusing = False
         self._ending = False
+        self._shut: frozenset[str] = frozenset()
+        self._cut: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="sender loop", daemon=True)
 
     def start(self) -> None:
@@ -69,6 +72,12 @@ class Loop:
         """Send these as soon as their backend has room on the wire."""
         self._given.extend(pushes)
         self._multi.wakeup()
+
+    def shut(self, backends: frozenset[str]) -> None:
+        """From now on send nothing to these, and only these, backends; calls to them that run are broken off."""
+        if backends != self._shut:
+            self._shut = backends
+            self._multi.wakeup()
 
     def refuse_new(self) -> None:
         """Start nothing any more: what waits is dropped, what runs goes on."""
@@ -84,6 +93,7 @@ class Loop:
     def _run(self) -> None:
         while not self._ending:
             try:
+                self._break_off()
                 self._start()
                 busy = self._multi.pending or any(self._waiting.values())
                 for response in self._multi.poll(_BUSY_POLL_S if busy else _IDLE_POLL_S):
@@ -106,9 +116,14 @@ class Loop:
                 self._on_wire[backend] += 1
                 self._begin(push)
 
-    @staticmethod
-    def _may_start(push: Push) -> bool:
-        return push.may_start(time.monotonic())
+    def _break_off(self) -> None:
+        cut = self._shut - self._cut
+        self._cut = self._shut
+        if cut:
+            self._multi.break_off(lambda push: isinstance(push, Push) and push.backend in cut, reason=_FENCED)
+
+    def _may_start(self, push: Push) -> bool:
+        return push.backend not in self._shut and push.may_start(time.monotonic())
 
     def _begin(self, push: Push) -> None:
         if push.is_teardown:
@@ -205,9 +220,9 @@ class Loop:
         self._observe(push, response, Pulse.FAILURE if failed else Pulse.SUCCESS, good=isinstance(found, ProvisionInfo))
         return found
 
-    @staticmethod
-    def _observe(push: Push, response: Response, pulse: Pulse, *, good: bool) -> None:
-        push.pulses.append(pulse)
+    def _observe(self, push: Push, response: Response, pulse: Pulse, *, good: bool) -> None:
+        # What we broke off ourselves says nothing about the backend.
+        push.pulses.append(Pulse.NEUTRAL if push.backend in self._cut else pulse)
         labels = (push.backend, _OPERATIONS[push.stage], "success" if good else "error")
         metrics.BACKEND_REQUESTS.labels(*labels).inc()
         metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(response.elapsed)

@@ -82,6 +82,12 @@ class Push:
         return self.spec is None
 
     @property
+    def limit(self) -> float:
+        """The time limit of its longest call in seconds."""
+        older = self.target.dialect is Dialect.V0_13
+        return max(self.target.timeout, TEARDOWN_SECONDS_V0_13) if self.is_teardown and older else self.target.timeout
+
+    @property
     def operation_id(self) -> UUID:
         """The operation's id; only for a push that makes a workload."""
         if isinstance(self.id, UUID):
@@ -181,7 +187,6 @@ def of_teardowns(
     unsendable: list[Unsendable] = []
     for row in rows:
         where = targets.get(row.backend) or _nowhere(row.backend)
-        limit = max(where.timeout, TEARDOWN_SECONDS_V0_13) if where.dialect is Dialect.V0_13 else where.timeout
         push = Push(
             id=row.id,
             lease_uuid=row.lease_uuid,
@@ -190,8 +195,9 @@ def of_teardowns(
             attempts=row.attempts,
             first=True,
             confirmed_at=confirmed_at,
-            held_until=confirmed_at + START_WITHIN_S + limit + push_sql.ANSWER_MARGIN.total_seconds(),
+            held_until=inf,
         )
+        push.held_until = confirmed_at + START_WITHIN_S + push.limit + push_sql.ANSWER_MARGIN.total_seconds()
         if where.shut or where.closed:
             unsendable.append(Unsendable(push, _closed(where)))
         else:

@@ -137,6 +137,22 @@ def test_a_post_is_not_repeated_when_its_kept_connection_dies(send, body):
         assert [got.body for got in server.got] == [b"1", body]
 
 
+def test_what_is_broken_off_stays_unknown_and_the_rest_goes_on(multi):
+    held = threading.Event()
+    with peer(lambda got: held.wait(5) and answer(200)) as server:
+        multi.submit(Request(server.url, body=b"1", tag="cut"))
+        multi.submit(Request(server.url, body=b"2", tag="kept"))
+        wait_until(lambda: multi.poll(0.01) or len(server.got) == 2)
+        multi.break_off(lambda tag: tag == "cut", reason="told so")
+        (cut,) = multi.poll(1.0)
+        assert (cut.tag, cut.error.kind, cut.error.sent_nothing) == ("cut", ErrorKind.AMBIGUOUS, False)
+        assert "told so" in cut.error.message
+        held.set()
+        found = []
+        wait_until(lambda: found.extend(multi.poll(0.05)) or found)
+        assert [(one.tag, one.status) for one in found] == [("kept", 200)]
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(send, status):
     with peer() as other, peer(says(status, headers=f"Location: {other.url}\r\n")) as server:

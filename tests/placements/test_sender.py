@@ -156,6 +156,37 @@ def test_a_fenced_backend_gets_nothing(backend, sender, fields):
     assert (operation.state, operation.dispatch_count, backend.seen) == (S.RESERVED, 0, [])
 
 
+@pytest.mark.parametrize("kind", ["provision", "deprovision"])
+def test_op_rbk9_a_fence_breaks_off_what_runs_and_its_end_goes_on(backend, sender, kind):
+    held = Hang(202 if kind == "provision" else 200)
+    backend.script[kind].append(held)
+    if kind == "provision":
+        pushed = due()
+    else:
+        pushed = Teardown.objects.create(
+            lease=LeaseFactory(), backend=OperationFactory().backend, due_at=timezone.now(), state="open"
+        )
+    sender.pull()
+    wait_until(lambda: backend.in_flight == 1)
+    failures = breaker.of("mock-1").view().failures
+    type(pushed.backend).objects.update(fenced=True)
+    wait_until(lambda: sender.is_idle, timeout=5.0)
+    pushed.refresh_from_db()
+    assert pushed.due_at is not None
+    assert pushed.state == (S.IN_DOUBT if kind == "provision" else "open")
+    assert breaker.of("mock-1").view().failures == failures
+    seen = len(backend.seen)
+    sender.pull()
+    wait_until(lambda: sender.is_idle)
+    assert len(backend.seen) == seen
+    held.release()
+    type(pushed.backend).objects.update(fenced=False)
+    targets.forget()
+    type(pushed).objects.filter(pk=pushed.pk).update(due_at=timezone.now())
+    sender.pull()
+    until(pushed, state=S.ACCEPTED if kind == "provision" else "done")
+
+
 def test_bc_a_refusal_is_recorded_with_its_code_and_wakes(backend, sender):
     operation = due()
     backend.script["provision"].append((400, b'{"error":"no such plan","validation_code":"unknown_sku"}'))
