@@ -48,7 +48,10 @@ class Schedule(StrEnum):
 
 @dataclass(slots=True)
 class Row:
-    """One callback under way. `id` is its row in the store, 0 without one; `created_at` is in unix seconds."""
+    """One callback under way. `id` is its row in the store, 0 without one; `created_at` is in unix seconds.
+
+    `mark` is a note for `Outbox.alter`; it is not stored.
+    """
 
     lease_uuid: str
     url: str
@@ -56,6 +59,7 @@ class Row:
     created_at: float
     id: int = 0
     attempts: int = 0
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,10 @@ class Outbox:
     tls: Tls = field(default_factory=lambda: Tls(minimum_1_3=False))
     quick_waits: Sequence[float] = _QUICK_WAITS
     slow_wait: float = _SLOW_WAIT
+    alter: Callable[[Row, Request], Request] | None = None
+    """Changes a delivery that has a mark before it is sent."""
+    on_tried: Callable[[Row, Response], None] | None = None
+    """Hears of every delivery and what became of it."""
 
     def __post_init__(self) -> None:
         """Prepare the sender; nothing is sent before `start`."""
@@ -135,10 +143,15 @@ class Outbox:
         return Counts(self._attempts, self._delivered, len(self._new) + sum(map(len, self._lanes.values())))
 
     async def report(
-        self, callback: Callback, *, url: str, state: Callable[[sqlite3.Connection], object] | None = None
+        self,
+        callback: Callback,
+        *,
+        url: str,
+        state: Callable[[sqlite3.Connection], object] | None = None,
+        mark: str = "",
     ) -> None:
         """Keep this callback until it is delivered; see `contract.Reporter`."""
-        row = Row(str(callback.lease_uuid), url, body_of(callback, backend=self.name), time.time())
+        row = Row(str(callback.lease_uuid), url, body_of(callback, backend=self.name), time.time(), mark=mark)
         if self.store is not None:
             row.id = await self.store.commit(lambda connection: _insert(connection, row, state))
         self._new.append(row)
@@ -201,14 +214,17 @@ class Outbox:
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         signature = signing.sign(self.secret, timestamp=int(time.time()), method="POST", target=target, body=row.body)
         headers = (("Content-Type", "application/json"), (signing.HEADER, signature))
-        return Request(
+        request = Request(
             row.url, headers, row.body, self.attempt_timeout, tls=self.tls, tag=row.lease_uuid, want_headers=False
         )
+        return self.alter(row, request) if row.mark and self.alter is not None else request
 
     def _ended(self, response: Response) -> None:
         lease = str(response.tag)
         row = self._lanes[lease][0]
         row.attempts += 1
+        if self.on_tried is not None:
+            self.on_tried(row, response)
         if response.error is None and response.status is not None and 200 <= response.status < 300:
             self._delivered += 1
             self.metrics.callback_attempts["success"] += 1

@@ -92,6 +92,7 @@ class MockBackend:
     store: Store | None = None
     clock: Clock = field(default_factory=Clock)
     whims: Whims | None = None
+    courier: Callable[[Reporter], Reporter] | None = None
 
     def __post_init__(self) -> None:
         """An empty backend; `start` fills it from the store."""
@@ -110,7 +111,7 @@ class MockBackend:
 
     async def start(self, reporter: Reporter) -> None:
         """Read the store; what was under way gets its delay anew."""
-        self._reporter = reporter
+        self._reporter = self.courier(reporter) if self.courier is not None else reporter
         if self.store is None:
             return
         self.shelf.load(self.store)
@@ -279,6 +280,31 @@ class MockBackend:
         await self.report(
             Callback(lease_uuid, CallbackStatus.FAILED, error=text), url=held.callback_url, state=self.saved(held)
         )
+
+    def flap(self, lease_uuid: UUID, *, seconds: float) -> None:
+        """Let the lease's workload die every so many seconds, whenever it is ready then, as long as it is here."""
+
+        async def die() -> None:
+            if lease_uuid not in self.shelf.held:
+                return
+            self.clock.call_later(seconds, lambda: agent_eager.run(die()))
+            if self.shelf.held[lease_uuid].status is ProvisionStatus.READY:
+                await self.kill(lease_uuid)
+
+        self.clock.call_later(seconds, lambda: agent_eager.run(die()))
+
+    async def forget(self) -> None:
+        """Lose everything, as a backend whose storage is gone."""
+        leases = list(self.shelf.held)
+        for lease in leases:
+            self.stop_timer(lease)
+            self.shelf.drop(lease)
+        kept, diagnoses = list(self.shelf.kept), list(self.shelf.diagnoses)
+        self.shelf.kept.clear()
+        self.shelf.diagnoses.clear()
+        if self.store is not None:
+            works = [*map(records.delete_held, leases), records.delete_kept(kept), records.delete_diagnoses(diagnoses)]
+            await self.store.commit(records.together(*works))
 
     def begin(self, held: Held) -> None:
         """Start the timer of what is under way."""

@@ -5,12 +5,42 @@ from collections.abc import Mapping
 import msgspec
 
 from backends.agent import MAX_BODY_BYTES, Agent, SetupError
+from backends.mock import faults
 from backends.mock.capacity import Tier
+from backends.mock.control import Control
+from backends.mock.courier import Courier
+from backends.mock.door import Door
 from backends.mock.driver import MockBackend, MockSettings
+from backends.mock.faults import FaultError, RuleBook
 from backends.outbox import Outbox, Schedule
 from backends.store import Store
 from fred.conf import AgentConfig
 from fred.http import Tls
+
+
+def app(config: AgentConfig) -> Agent | Door:
+    """What is served: the agent, behind a door if faults or the control API are wanted. Raises as `agent`."""
+    inner = agent(config)
+    token = config.control_token.get_secret_value() if config.control else ""
+    backend = inner.backend
+    if not (token or config.faults) or not isinstance(backend, MockBackend):
+        return inner
+    book = RuleBook(config.seed)
+    try:
+        book.add(faults.parse(config.faults) if config.faults else [])
+    except FaultError as error:
+        raise SetupError(f"MOCK_BACKEND_FAULTS: {error}") from None
+    return behind_door(inner, backend, book, token=token)
+
+
+def behind_door(inner: Agent, backend: MockBackend, book: RuleBook, *, token: str = "") -> Door:
+    """This agent with faults; with a token also with its control API."""
+    courier = Courier(inner.outbox, book)
+    backend.whims, backend.courier = book, lambda _outbox: courier
+    door = Door(inner, book)
+    if token:
+        door.control = Control(token, backend, book, door, courier)
+    return door
 
 
 def agent(config: AgentConfig) -> Agent:

@@ -42,7 +42,7 @@ WITHOUT_EFFECT: dict[type[BaseModel], frozenset[str]] = {
     ),
     BackendConfig: frozenset(),
     HouseConfig: frozenset({"fred_admin_enabled", "fred_admin_four_eyes", "fred_metrics_listen_addr"}),
-    AgentConfig: frozenset({"storage_id", "control", "control_token", "control_anywhere", "faults"}),
+    AgentConfig: frozenset({"storage_id"}),
 }
 """Keys that are accepted and checked, and that nothing reads. A test compares this with the code."""
 

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import ipaddress
 from typing import Any
 
 import uvloop
@@ -34,6 +35,8 @@ class Command(BaseCommand):
         if config is None:
             raise CommandError("the agent's settings were not read: start it as `manage.py backend_agent KIND`")
         host, port = _address(options["listen"] or config.addr)
+        if config.control and config.control_token.get_secret_value() and not config.control_anywhere:
+            _require_loopback(host)
         try:
             app = registry.KINDS[options["kind"]](config)
             tls = ServerTls.of(files, app.metrics) if (files := tls_files(config)) is not None else None
@@ -67,6 +70,15 @@ def _address(text: str) -> tuple[str, int]:
     if not port.isdigit():
         raise CommandError(f"{text!r} is not HOST:PORT")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 (an empty host has always meant all addresses)
+
+
+def _require_loopback(host: str) -> None:
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise CommandError("the control API is offered on loopback addresses only; set MOCK_BACKEND_CONTROL_ANYWHERE")
 
 
 def tls_files(config: AgentConfig) -> TlsFiles | None:
