@@ -41,7 +41,6 @@ MORE_BLOCKS = 2
 NAMES = {"ack": "acknowledge", "reject": "reject", "close": "close"}
 SIGNER_RESTS = timedelta(seconds=60)
 RECHECK_SIGNER = timedelta(seconds=30)
-STANDS_STILL_AFTER = timedelta(seconds=5)
 SAY_AGAIN_S = 60.0
 ERRANDS = ("grant", "revoke", "fund")
 """Kinds of transactions that no lease asked for; whoever sent one looks at what became of it."""
@@ -132,7 +131,7 @@ def _missing(tx: OpenTx, height: int, chain: ChainClient) -> bool:
         if tx.state == ChainTx.State.SIGNED or tx.age > SEEN_AFTER:
             if tx.age > SEEN_AFTER and _sequence_is_used(tx, chain):
                 return _dropped(tx, log_text=f"another transaction took its sequence {tx.sequence}")
-            if still_for > STANDS_STILL_AFTER:
+            if still_for > settings.FRED.tx_timeout:
                 _say_still(tx, height, still_for)
             elif tx.state == ChainTx.State.SIGNED:
                 log.info("lane.sends_again", tx=tx.tx_hash, height=height)

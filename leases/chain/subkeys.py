@@ -105,4 +105,6 @@ class SubKeys:
                 raise KeyUnusable("keyring_backend env derives sub-signers from FRED_MNEMONIC, which is not set")
             return SigningKey.from_mnemonic(self.mnemonic, index + 1)
         name = name_of(self.key_name, index)
+        if not keyring.has_key(self.directory, name, backend=self.backend):
+            raise KeyUnusable(f"failed to get key {name}: not in the keyring")  # without the cost of its passphrase
         return keyring.read_key(self.directory, name, backend=self.backend, passphrase=self.passphrase)

@@ -220,7 +220,7 @@ def in_the_block(chain, uuid, state: int) -> None:
 
 
 def test_a_failed_transaction_loses_its_finished_leases_and_sends_the_rest_again(house):
-    """LC-68, executed: one moved after the simulation."""
+    """LC-68, CH-46, executed: one moved after the simulation."""
     house.set_block_mode("manual")
     leases = pending(house, 8)
     want("ack", leases)

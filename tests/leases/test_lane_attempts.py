@@ -262,6 +262,7 @@ def test_at_the_cap_one_lease_alone_is_not_sent_again(house, settings):
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["CH-49 included", "CH-50 not yet included"])
 def test_bytes_that_a_mempool_has_already_are_waited_for(house, hidden):
+    """CH-52 too: their hash is known here, whether the node names it or not."""
     leases = pending(house, 1)
     want("ack", leases)
     with refuse(house, 19, ""):

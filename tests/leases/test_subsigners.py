@@ -167,7 +167,7 @@ def test_a_question_that_fails_once_is_asked_again_and_nothing_is_sent(house, se
 
 
 def test_grants_that_fail_together_are_made_one_by_one(house, settings):
-    """CH-72: one transaction and then one for each."""
+    """CH-72, CH-55: one transaction, tried once, and then one for each."""
     have_sub_signers(settings, 1)
     give(house, {1: MINIMUM})
     with house.fault("chain_error", where="chain:exec", codespace="sdk", code=111222, raw_log="panic", times=1):
