@@ -13,23 +13,24 @@ from typing import Final
 import redis
 from django.conf import settings
 from django.db import connections
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from backends.models import HealthCheck
+from backends.models import Backend, HealthCheck
 from fred import heartbeat
 from fred.health import Finding, Part, Prober, Question
 from leases.models import Payload
 from placements.models import Operation, Placement
-from reconciliation.models import Sweep, SweepBackend
+from reconciliation.models import SweepBackend
 from tenants_api.models import UsedToken
 
 STALE_AFTER: Final = timedelta(seconds=60)
 """A probe of chain or backend that is older says nothing any more."""
 CHAIN: Final = "chain"
 WATCHER: Final = "watcher"
-"""Written by the watcher itself, with its own fixed words for what is wrong; absent until one ran."""
+"""Written by the watcher itself, with its own fixed words for what is wrong."""
 STORES: Final = {
     "token_tracker": "token tracker unavailable",
     "placement_store": "placement store unavailable",
@@ -37,7 +38,10 @@ STORES: Final = {
 }
 HEARTBEATS: Final = (("workers", "worker", "no worker seen"), ("beat", "beat", "no beat seen"))
 """Check, process, and what is said when none of it has a heartbeat."""
+INVENTORY: Final = "placement_inventory"
 NO_INVENTORY: Final = "placement inventory not ready"
+NOT_LISTED: Final = "never listed to the end: "
+"""Followed by the names of those backends."""
 NO_WATCHER: Final = "the watcher is not running"
 _CLIENT_TIMEOUT_S: Final = 2.0
 
@@ -108,7 +112,7 @@ def without_database() -> Part:
     return Part(
         [
             *_stores(broken=True),
-            Finding("placement_inventory", local=True, message=NO_INVENTORY),
+            Finding(INVENTORY, local=True, message=NO_INVENTORY),
             *_remote_results.findings(),
         ]
     )
@@ -162,11 +166,18 @@ def _stores(*, broken: bool) -> Iterable[Finding]:
 
 
 def _inventory() -> Finding:
-    """Whether the newest complete sweep saw every configured backend: before, absence is no evidence."""
-    newest = Sweep.objects.filter(complete=True).order_by("-id").values("id")[:1]
-    seen = set(SweepBackend.objects.filter(sweep_id__in=newest, complete=True).values_list("backend", flat=True))
-    missing = {backend.name for backend in settings.FRED.backends} - seen
-    return Finding("placement_inventory", local=True, message=NO_INVENTORY if missing else "")
+    """Whether each backend was once listed to the end: before, its absence of a lease is no evidence.
+
+    One that cannot be listed only degrades, since all others can be worked with. Backends that nobody lists do not
+    count: fenced, retired, or out of the configuration.
+    """
+    walks = SweepBackend.objects.filter(complete=True)
+    if not walks.exists():
+        return Finding(INVENTORY, local=True, message=NO_INVENTORY)
+    rows = Backend.objects.annotate(walked=Exists(walks.filter(backend=OuterRef("name"))))
+    settled = {row.name for row in rows if row.walked or row.fenced or row.retired_at is not None or not row.configured}
+    missing = [one.name for one in settings.FRED.backends if not one.fenced and one.name not in settled]
+    return Finding(INVENTORY, local=False, message=NOT_LISTED + ", ".join(missing) if missing else "")
 
 
 def _remote(name: str, message: str, *, healthy: bool) -> Finding:

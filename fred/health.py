@@ -106,16 +106,34 @@ class Prober:
         self._shared_for_s = shared_for_s
         self._running: dict[str, Future[Part]] = {}
         self._lock = threading.Lock()
+        self._failing: set[str] = set()
         self._last = Report()
         self._last_at = float("-inf")
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """What is asked."""
+        return self._questions
 
     def report(self) -> Report:
         """The state now, at most `shared_for_s` old; takes the deadline at most."""
         with self._lock:
             if time.monotonic() - self._last_at > self._shared_for_s:
-                self._last = self._ask_all()
+                before, self._last = self._last.verdict, self._ask_all()
                 self._last_at = time.monotonic()
+                self._tell(before)
             return self._last
+
+    def _tell(self, before: Verdict) -> None:
+        """One line when the verdict changes, however often probes come."""
+        verdict = self._last.verdict
+        if verdict is before:
+            return
+        if verdict is Verdict.HEALTHY:
+            log.info("health.recovered")
+        else:
+            bad = {finding.name: finding.message for finding in self._last.findings if finding.message}
+            log.warning("health.verdict", verdict=verdict.value, before=before.value, checks=bad)
 
     def _ask_all(self) -> Report:
         until = time.monotonic() + self._deadline_s
@@ -149,10 +167,13 @@ class Prober:
 
     def _outcome(self, question: Question, future: Future[Part] | None, until: float) -> Part:
         if future is None:
-            log.warning("health.check_still_hangs", check=question.name)
             return question.otherwise()
         try:
-            return future.result(max(0.0, until - time.monotonic()))
+            part = future.result(max(0.0, until - time.monotonic()))
         except Exception as error:  # noqa: BLE001 - a crash and silence are the same here
-            log.warning("health.check_failed", check=question.name, error=repr(error))
+            if question.name not in self._failing:
+                self._failing.add(question.name)
+                log.warning("health.check_failed", check=question.name, error=repr(error))
             return question.otherwise()
+        self._failing.discard(question.name)
+        return part

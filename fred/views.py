@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, Final
@@ -91,6 +92,15 @@ def server_error(_: HttpRequest) -> HttpResponse:
 @lru_cache(maxsize=1)
 def _prober() -> Prober:
     return checks.prober()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether Django's record is more than the 503 of a probe: the change of a verdict is logged where it is made."""
+    request = getattr(record, "request", None)
+    return bool(record.exc_info) or getattr(request, "path", "") not in {"/health", "/readyz"}
+
+
+logging.getLogger("django.request").addFilter(_is_news)
 
 
 def _report() -> tuple[Verdict, dict[str, Any]]:

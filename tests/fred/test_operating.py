@@ -12,7 +12,7 @@ from fred.gauges import SHARED_GAUGES
 
 ROOT = Path(__file__).resolve().parents[2]
 APPS = ("fred", "leases", "backends", "placements", "reconciliation", "tenants_api")
-LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR", "exception": "ERROR"}
+LEVELS = {"lines": "INFO", "debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR", "exception": "ERROR"}
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 NOT_WRITTEN = "*not written in this version*"
 
@@ -73,7 +73,7 @@ def test_every_log_event_has_its_row():
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
                 continue
-            if isinstance(node.func.value, ast.Name) and node.func.value.id == "log":
+            if isinstance(node.func.value, ast.Name) and node.func.value.id in {"log", "logs"}:
                 event = node.args[0]
                 if isinstance(event, ast.Constant):  # the warnings about settings are texts of their own
                     expected.add((f"`{event.value}`", LEVELS[node.func.attr]))
@@ -110,8 +110,15 @@ def texts(node):
     return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
 
 
-def test_every_check_has_its_row():
+def test_every_check_has_its_row_with_what_it_says(monkeypatch):
     from fred import checks
 
-    names = {"database", *checks.STORES, "broker", "cache", checks.CHAIN, "backend:<name>", checks.WATCHER}
-    assert {cells[0] for cells in rows_below("Health")} == {f"`{one}`" for one in names}
+    monkeypatch.setattr(checks, "_remote_results", checks.RemoteResults())
+    failed = [finding for question in checks.prober().questions for finding in question.otherwise().findings]
+    rows = {cells[0]: cells for cells in rows_below("Health")}
+    named = {finding.name.replace(":mock-1", ":<name>"): finding for finding in failed}
+    assert set(rows) == {f"`{name}`" for name in named}
+    for name, finding in named.items():
+        cells = rows[f"`{name}`"]
+        assert ("unhealthy" if finding.local else "degraded") in cells[1]
+        assert f"`{finding.message}`" in cells[2]

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.utils.timezone import now
 
-from backends.models import HealthCheck
+from backends.models import Backend, HealthCheck
 from fred import checks, views
 from fred.asgi import application
 from fred.health import Finding, Part, Prober, Question, Verdict
@@ -36,6 +36,7 @@ def probed(transactional_db, valkey):
     HealthCheck.objects.create(name="chain", healthy=True)
     HealthCheck.objects.create(name="backend:mock-1", healthy=True)
     HealthCheck.objects.create(name="watcher", healthy=True)
+    Backend.objects.create(name="mock-1", url="http://127.0.0.1:9000")
     sweep = Sweep.objects.create(state=Sweep.State.DONE, complete=True)
     SweepBackend.objects.create(sweep=sweep, backend="mock-1", complete=True)
     for process in ("worker", "beat"):
@@ -78,12 +79,45 @@ def test_a_probe_older_than_a_minute_is_unhealthy_and_degrades(probed):
     assert answer.json()["checks"]["chain"] == {"status": "unhealthy", "message": "chain connectivity failed"}
 
 
-def test_a_backend_that_no_complete_sweep_has_seen_is_unhealthy(probed):
-    SweepBackend.objects.update(backend="another")
+def test_before_any_backend_was_listed_to_the_end_nothing_is_ready(probed):
+    SweepBackend.objects.update(complete=False)
     answer = ask("GET", "/readyz")
     assert answer.status == 503
     assert answer.json()["checks"]["placement_inventory"]["message"] == "placement inventory not ready"
     assert ask("GET", "/health").status == 200
+
+
+def test_a_backend_that_was_never_listed_to_the_end_only_degrades_and_is_named(probed):
+    SweepBackend.objects.update(backend="another")
+    answer = ask("GET", "/readyz")
+    assert (answer.status, answer.json()["status"]) == (200, "degraded")
+    assert answer.json()["checks"]["placement_inventory"]["message"] == "never listed to the end: mock-1"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param({"fenced": True, "fenced_by": Backend.BY_OPERATOR}, id="fenced"),
+        pytest.param({"retired_at": "2026-01-01T00:00Z"}, id="retired"),
+        pytest.param({"configured": False}, id="unconfigured"),
+    ],
+)
+def test_a_backend_that_nobody_lists_is_not_missed(probed, state):
+    SweepBackend.objects.update(backend="another")
+    Backend.objects.update(**state)
+    assert ask("GET", "/readyz").json()["checks"]["placement_inventory"] == {"status": "healthy"}
+
+
+def test_probes_leave_no_log_line_and_a_change_of_the_verdict_leaves_one(probed, settings, caplog):
+    good, settings.CELERY_BROKER_URL = settings.CELERY_BROKER_URL, "redis://127.0.0.1:1/0"
+    prober = views._prober()
+    prober._shared_for_s = -1.0
+    assert {ask("GET", path).status for path in ("/readyz", "/health", "/readyz", "/readyz")} == {200, 503}
+    settings.CELERY_BROKER_URL = good
+    assert ask("GET", "/readyz").status == 200
+    told = [(record.name, record.msg) for record in caplog.records if record.name in {"fred.health", "django.request"}]
+    assert [event["msg"] for _, event in told] == ["health.check_failed", "health.verdict", "health.recovered"]
+    assert told[1][1]["checks"] == {"broker": "broker unavailable"}
 
 
 def test_a_sweep_that_missed_a_backend_leaves_the_last_complete_one_standing(probed):
@@ -233,7 +267,7 @@ def test_another_method_is_405_and_names_those_allowed(method, path):
     assert answer.json() == {"error": "method not allowed", "code": 405}
 
 
-def test_the_callback_route_is_served_beside_django():
+def test_the_callback_route_is_served_beside_django(transactional_db):
     assert ask("GET", "/callbacks/provision").headers["allow"] == "POST"
     refused = ask("POST", "/callbacks/provision", body=orjson.dumps({"lease_uuid": "x"}))
     assert refused.status == 401
