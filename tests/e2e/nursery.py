@@ -1,9 +1,9 @@
 """Starts processes of the control plane in milliseconds: all is imported once, each of them is a fork of that.
 
-Commands come as lines on standard input: `worker POINTS`, `watcher POINTS`, `web POINTS` (`-`: none), or `probe -`,
-which asks everybody's health once. Answers go as lines to standard output: `started PID`, `ended PID STATUS`. Nothing
-is connected to and no thread runs before a fork, as in a Celery worker's parent. A worker looks, dispatches and runs
-lanes in turn: no Celery, no broker.
+Commands come as lines on standard input: `worker POINTS`, `watcher POINTS`, `web POINTS` (`-`: none), or `probe -` and
+`sweep -`, which once ask everybody's health and run the periodic tasks that are due. Answers go as lines to standard
+output: `started PID`, `ended PID STATUS`. Nothing is connected to and no thread runs before a fork, as in a Celery
+worker's parent. A worker looks, dispatches and runs lanes in turn: no Celery, no broker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ctypes
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -29,7 +30,7 @@ from fred import crash  # noqa: E402
 from fred.dev.children import PR_SET_PDEATHSIG  # noqa: E402
 from leases import lanes  # noqa: E402
 from placements import dispatch  # noqa: E402
-from reconciliation import look, probes  # noqa: E402
+from reconciliation import look, periodic, probes  # noqa: E402
 from reconciliation.watcher import Watcher  # noqa: E402
 
 
@@ -49,13 +50,17 @@ async def watch() -> None:
 
 
 def serve_web() -> None:
-    host, port = settings.FRED.api_address
-    uvicorn.run("fred.asgi:application", host=host, port=port, http="httptools", loop="uvloop", access_log=False,
-                log_config=None, proxy_headers=False, server_header=False)  # fmt: skip
+    """Several webs share one port: the kernel hands each connection to one of them."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind(settings.FRED.api_address)
+    config = uvicorn.Config("fred.asgi:application", http="httptools", loop="uvloop", access_log=False,
+                            log_config=None, proxy_headers=False, server_header=False)  # fmt: skip
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 def live(kind: str, points: str) -> None:
-    """The whole life of a child; all but probes end by a signal."""
+    """The whole life of a child; all that do more than one thing end by a signal."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     crash._points = crash.Points(points)
     try:
@@ -69,14 +74,21 @@ def live(kind: str, points: str) -> None:
             case "probe":
                 probes.probe_all()
                 os._exit(0)
-    except BaseException:
+            case "sweep":
+                periodic.run_due()
+                os._exit(0)
+    except BaseException:  # noqa: BLE001 - whatever it is, the child ends here, not in the loop of its parent
         traceback.print_exc()
     finally:
         os._exit(1)
 
 
+def say(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
 def main() -> None:
-    print("ready", flush=True)
+    say("ready")
     left = b""
     while True:
         if select.select([0], [], [], 0.01)[0]:
@@ -90,13 +102,13 @@ def main() -> None:
             pid = os.fork()
             if pid == 0:
                 live(kind, "" if points == "-" else points)
-            print("started", pid, flush=True)
+            say(f"started {pid}")
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             continue
         if pid:
-            print("ended", pid, os.waitstatus_to_exitcode(status), flush=True)
+            say(f"ended {pid} {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":

@@ -157,6 +157,7 @@ class Stack:
             url = f"http://127.0.0.1:{self.ports[agent['name']]}"
             # A short limit: tests of silence wait for it.
             entry = {"name": agent["name"], "url": url, "skus": [self.skus[agent["sku"]]], "timeout": "10s"}
+            entry["contract"] = "v0_13"
             backends.append(entry)
         self.provider = plain | {
             "DATABASE_URL": self.postgres.url,
@@ -247,11 +248,11 @@ class Stack:
             log = self.folder / f"{name}.log"
             wait_until(lambda log=log: b" ready." in log.read_bytes(), timeout=UP_S, message=f"{name} to be ready")
 
-    def probe(self) -> None:
-        """Ask everybody's health now, not in up to 15 s."""
-        pid = self.nursery.start("probe")
-        wait_until(lambda: pid in self.nursery.ended, timeout=30, message="the probe's end")
-        assert self.nursery.ended[pid] == 0, "the probe failed: see nursery.log"
+    def once(self, kind: str) -> None:
+        """Run a `probe` of everybody's health, or the `sweep`s that are due, to the end."""
+        pid = self.nursery.start(kind)
+        wait_until(lambda: pid in self.nursery.ended, timeout=60, message=f"the end of a {kind}")
+        assert self.nursery.ended[pid] == 0, f"the {kind} failed: see nursery.log"
 
     # --- questions -------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import psutil
 import pytest
 
 from tests.e2e.stack import ACTIVE, FAILING, GOOD, REFUSING, REJECTED, Stack
@@ -390,6 +391,4 @@ def test_a_celery_worker_is_killed_on_the_way(house, endings, kill):
 
 def child_pids(house: House) -> set[int]:
     """The children of the armed worker's parent."""
-    path = f"/proc/{house.children['armed'].pid}/task/{house.children['armed'].pid}/children"
-    with open(path) as file:
-        return {int(word) for word in file.read().split()}
+    return {child.pid for child in psutil.Process(house.children["armed"].pid).children()}
