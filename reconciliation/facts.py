@@ -93,7 +93,10 @@ def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
         if listed is None:
             return False
         for start in range(0, len(listed), due.BATCH):
-            chunk = listed[start : start + due.BATCH]
+            part = listed[start : start + due.BATCH]
+            # What another look has read meanwhile is not written again: looks of one burst would each write all of it.
+            known = q.fresh([lease.uuid for lease, _ in part])
+            chunk = [pair for pair in part if pair[0].uuid not in known]
             due.in_transaction(partial(_store_reads, chunk, exact=False, claimed=claimed))
         return True
     finally:

@@ -62,6 +62,18 @@ def outdated(uuids: Sequence[UUID]) -> list[UUID]:
     return [row[0] for row in found]
 
 
+def fresh(uuids: Sequence[UUID]) -> set[UUID]:
+    """Those of these leases whose stored chain facts are as new as their news."""
+    found = rows(
+        """
+        SELECT uuid FROM leases_lease
+         WHERE uuid = ANY(%s) AND chain_state IS NOT NULL AND chain_height >= news_height
+        """,
+        list(uuids),
+    )
+    return {row[0] for row in found}
+
+
 KINDS = (
     "open_operations",
     "histories",
