@@ -156,7 +156,7 @@ class ChainCursorAdmin(ReadOnlyAdmin):
 class SignerAdmin(ReadOnlyAdmin):
     """Keys that sign."""
 
-    list_display = ("address", "role", "usable", "due_at", "attempts")
+    list_display = ("address", "role", "index", "usable", "last_error", "due_at", "attempts", "retired_at")
     list_filter = ("role", "usable", DueFilter)
 
 

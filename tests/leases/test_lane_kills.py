@@ -110,6 +110,27 @@ def test_each_of_four_takes_its_share_and_all_lanes_are_busy(house, settings, nu
     assert set(told(house).values()) == {1}
 
 
+def test_three_workers_with_four_signers_do_nothing_twice(house, settings, run_in_threads):
+    """CH-59, LC-73"""
+    have_sub_signers(settings, 4)
+    settle()
+    leases = pending(house, 300)
+    want("ack", leases)
+
+    def work() -> None:
+        wait_until(
+            lambda: not lanes.run() and not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists(),
+            timeout=30,
+        )
+
+    run_in_threads(3, work)
+    assert states(house, leases) == [ACTIVE] * 300
+    assert told(house) == {str(uuid): 1 for uuid in leases}
+    used = list(ChainTx.objects.values_list("signer", "sequence"))
+    assert len(used) == len(set(used))
+    assert not ChainTx.objects.filter(code=32).exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "point",

@@ -84,3 +84,14 @@ def test_coins_are_sent_in_the_order_the_chain_wants():
     packed = messages.send("a", "b", coins=[Coin("umfx", 1), Coin("factory/x", 2)])
     sent = bank_pb2.MsgSend.FromString(packed.value)
     assert [(coin.denom, coin.amount) for coin in sent.amount] == [("factory/x", "2"), ("umfx", "1")]
+
+
+def test_a_right_is_taken_back_by_granter_grantee_and_type():
+    packed = messages.revoke(vectors.PROVIDER, "manifest1sub", type_url=messages.CLOSE_TYPE)
+    assert packed.type_url == "/cosmos.authz.v1beta1.MsgRevoke"
+    taken = authz_pb2.MsgRevoke.FromString(packed.value)
+    assert (taken.granter, taken.grantee, taken.msg_type_url) == (
+        vectors.PROVIDER,
+        "manifest1sub",
+        messages.CLOSE_TYPE,
+    )
