@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from backends import envelope, wire
+from backends.change_requests import releases_request
 from backends.contract import (
     Absent,
     BackendUnavailable,
@@ -46,6 +47,7 @@ from backends.outcomes import (
     generic_text,
     resolve_provision,
 )
+from backends.releases import ReleaseInfo, read_releases
 from backends.requests import (
     BackendTarget,
     deprovision_request,
@@ -155,6 +157,10 @@ class BackendClient:
             lambda: logs_request(self.target, lease_uuid, tail=tail),
             lambda body: {} if body.strip() == b"null" else _decode(body, dict[str, str]),
         )
+
+    def releases(self, lease_uuid: UUID) -> tuple[ReleaseInfo, ...] | Absent | Unknown:
+        """The versions of a lease's workload, oldest first."""
+        return self._read("get_releases", lambda: releases_request(self.target, lease_uuid), read_releases)
 
     def stats(self, *, timeout: float = STATS_SECONDS) -> LoadStats | Unknown:
         """The backend's load, asked with a short time limit in seconds."""

@@ -33,6 +33,41 @@ class RefusalKind(StrEnum):
 
     VALIDATION = "validation"
     CAPACITY = "capacity"
+    NOT_PROVISIONED = "not_provisioned"
+    NOT_RETAINED = "not_retained"
+    INVALID_STATE = "invalid_state"
+    DEMOTE_EXCEEDS_TIER = "demote_exceeds_tier"
+    EXPIRED = "expired"
+
+
+class Category(StrEnum):
+    """What an error is called towards callers; the text is stable."""
+
+    NOT_PROVISIONED = "lease not provisioned"
+    ALREADY_PROVISIONED = "lease already provisioned"
+    VALIDATION = "validation error"
+    INSUFFICIENT_RESOURCES = "insufficient resources"
+    CAPACITY_REFUSED = "insufficient resources: backend refused the request"
+    INVALID_STATE = "invalid state for operation"
+    NOT_RETAINED = "no retained data for lease"
+    DEMOTE_EXCEEDS_TIER = "retained data exceeds the requested smaller tier"
+    RESTORE_REFUSED = "backend refused the restore"
+    MALFORMED = MALFORMED_TEXT
+    MAINTENANCE_EXPIRED = "maintenance command is older than the lease's retained history"
+    COMPLETION_PENDING = "an earlier operation completion is pending"
+    LIFECYCLE_PENDING = "admitted lifecycle work remains pending"
+    GENERIC = "backend error"
+
+
+REFUSAL_CATEGORIES = {
+    RefusalKind.VALIDATION: Category.VALIDATION,
+    RefusalKind.CAPACITY: Category.CAPACITY_REFUSED,
+    RefusalKind.NOT_PROVISIONED: Category.NOT_PROVISIONED,
+    RefusalKind.NOT_RETAINED: Category.NOT_RETAINED,
+    RefusalKind.INVALID_STATE: Category.INVALID_STATE,
+    RefusalKind.DEMOTE_EXCEEDS_TIER: Category.DEMOTE_EXCEEDS_TIER,
+    RefusalKind.EXPIRED: Category.MAINTENANCE_EXPIRED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +87,11 @@ class Refused:
     pulse: Pulse = Pulse.SUCCESS
 
     @property
+    def category(self) -> Category:
+        """What this is called towards callers."""
+        return REFUSAL_CATEGORIES[self.kind]
+
+    @property
     def chain_reason(self) -> str:
         """What a reject or close for this refusal says on chain; the backend's own text never does."""
         return CHAIN_REJECTIONS.get(self.code, VALIDATION_REJECTION)
@@ -67,11 +107,16 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """The work may have begun. `malformed` says why an error body could not be read, for the log and the counter."""
+    """The work may have begun. `malformed` says why an error body could not be read, for the log and the counter.
+
+    `unknown_code` is a code of a valid error body that means nothing for its status, for the log.
+    """
 
     reason: str
     pulse: Pulse = Pulse.FAILURE
     malformed: str = ""
+    category: Category = Category.GENERIC
+    unknown_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +155,8 @@ Outcome = ProvisionOutcome
 DeprovisionOutcome = Done | Deferred | NotSent | Ambiguous
 
 
-def _unanswered(operation: str, response: Response) -> NotSent | Ambiguous | None:
+def unanswered(operation: str, response: Response) -> NotSent | Ambiguous | None:
+    """The outcome of a call that got no usable answer; None when it got one."""
     if response.error is None:
         return None
     reason = envelope.clean(f"{operation} request failed: {response.error.message}")
@@ -126,20 +172,19 @@ def generic_text(operation: str, response: Response) -> str:
 def malformed(why: Malformed | Empty) -> Ambiguous:
     """The outcome of an error body that is not the envelope."""
     reason = why.why if isinstance(why, Malformed) else "body is empty"
-    return Ambiguous(MALFORMED_TEXT, malformed=reason)
+    return Ambiguous(MALFORMED_TEXT, malformed=reason, category=Category.MALFORMED)
 
 
 def classify_provision(response: Response, *, dialect: Dialect = Dialect.V0_13) -> ProvisionOutcome:
     """The outcome of `POST /provision`."""
-    unanswered = _unanswered("provision", response)
-    if unanswered is not None:
-        return unanswered
+    if (nothing := unanswered("provision", response)) is not None:
+        return nothing
     body = envelope.read(response.body, dialect=dialect)
     match response.status:
         case 202:
             return Accepted()
         case 400:
-            return _invalid(body)
+            return invalid(body)
         case 409:
             return _conflict(body, dialect)
         case 503:
@@ -147,7 +192,8 @@ def classify_provision(response: Response, *, dialect: Dialect = Dialect.V0_13) 
     return Ambiguous(generic_text("provision", response))
 
 
-def _invalid(body: Envelope | Empty | Malformed) -> ProvisionOutcome:
+def invalid(body: Envelope | Empty | Malformed) -> Refused | Ambiguous:
+    """The outcome of a 400: a refusal only with an error body that can be read."""
     if isinstance(body, Envelope):
         known = body.validation_code if body.validation_code in CHAIN_REJECTIONS else ""
         return Refused(RefusalKind.VALIDATION, body.error, known)
@@ -206,9 +252,8 @@ def resolve_provision(
 
 def classify_deprovision(response: Response, *, dialect: Dialect = Dialect.V0_13) -> DeprovisionOutcome:
     """The outcome of `POST /deprovision`. Only an exact 200 is done; 204 and 404 are not."""
-    unanswered = _unanswered("deprovision", response)
-    if unanswered is not None:
-        return unanswered
+    if (nothing := unanswered("deprovision", response)) is not None:
+        return nothing
     if response.status == 200:
         return Done()
     if dialect is Dialect.CURRENT and response.status in (409, 503):

@@ -53,7 +53,7 @@ class BackendTarget:
         return f'backend "{self.name}": {self.broken}' if self.broken else ""
 
 
-def _request(
+def request(
     backend: BackendTarget,
     path: str,
     *,
@@ -63,6 +63,7 @@ def _request(
     tag: object = None,
     want_headers: bool = True,
 ) -> Request:
+    """A request of the contract, signed now if the backend has a key; a `body` makes it a POST."""
     url = backend.url.rstrip("/") + path
     parts = urlsplit(url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -90,13 +91,13 @@ def _request(
 def provision_request(backend: BackendTarget, spec: ProvisionSpec, *, tag: object = None) -> Request:
     """`POST /provision`. Build it when it is sent: the signature carries the time and is good for five minutes."""
     body = wire.provision_body(spec)
-    return _request(backend, "/provision", body=body, max_body=MUTATION_BODY_BYTES, tag=tag, want_headers=False)
+    return request(backend, "/provision", body=body, max_body=MUTATION_BODY_BYTES, tag=tag, want_headers=False)
 
 
 def deprovision_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
     """`POST /deprovision`, with the long time limit that a `v0_13` backend needs to finish."""
     timeout = max(backend.timeout, TEARDOWN_SECONDS_V0_13) if backend.dialect is Dialect.V0_13 else backend.timeout
-    return _request(
+    return request(
         backend,
         "/deprovision",
         body=orjson.dumps({"lease_uuid": str(lease_uuid)}),
@@ -109,18 +110,18 @@ def deprovision_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object
 
 def info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
     """`GET /info/<lease>`."""
-    return _request(backend, f"/info/{lease_uuid}", tag=tag)
+    return request(backend, f"/info/{lease_uuid}", tag=tag)
 
 
 def provision_info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
     """`GET /provisions/<lease>`, the point read."""
-    return _request(backend, f"/provisions/{lease_uuid}", tag=tag)
+    return request(backend, f"/provisions/{lease_uuid}", tag=tag)
 
 
 def logs_request(backend: BackendTarget, lease_uuid: UUID, *, tail: int, tag: object = None) -> Request:
     """`GET /logs/<lease>?tail=<lines>`."""
     cap = LOG_BODY_BYTES_V0_13 if backend.dialect is Dialect.V0_13 else LOG_BODY_BYTES
-    return _request(backend, f"/logs/{lease_uuid}?tail={tail}", max_body=cap, tag=tag)
+    return request(backend, f"/logs/{lease_uuid}?tail={tail}", max_body=cap, tag=tag)
 
 
 def lookup_request(backend: BackendTarget, leases: Iterable[UUID], *, tag: object = None) -> Request:
@@ -129,7 +130,7 @@ def lookup_request(backend: BackendTarget, leases: Iterable[UUID], *, tag: objec
     if not 1 <= len(wanted) <= MAX_LOOKUP:
         raise ValueError(f"lookup provisions: invalid uuid count: {len(wanted)}")
     query = urlencode([("lease_uuid", lease) for lease in wanted])
-    return _request(backend, f"/provisions?{query}", max_body=LIST_BODY_BYTES, tag=tag)
+    return request(backend, f"/provisions?{query}", max_body=LIST_BODY_BYTES, tag=tag)
 
 
 def page_request(
@@ -145,14 +146,14 @@ def page_request(
     size = size or (backend.page_size if backend.page_size > 0 else 1000)
     fields: Mapping[str, str] = {"continue": token, "limit": str(size)} if token else {"limit": str(size)}
     cap = LIST_BODY_BYTES if path == "/provisions" else MEBIBYTE
-    return _request(backend, f"{path}?{urlencode(fields)}", timeout=timeout, max_body=cap, tag=tag)
+    return request(backend, f"{path}?{urlencode(fields)}", timeout=timeout, max_body=cap, tag=tag)
 
 
 def stats_request(backend: BackendTarget, *, timeout: float | None = None, tag: object = None) -> Request:
     """`GET /stats`."""
-    return _request(backend, "/stats", timeout=timeout, tag=tag)
+    return request(backend, "/stats", timeout=timeout, tag=tag)
 
 
 def health_request(backend: BackendTarget, *, timeout: float | None = None, tag: object = None) -> Request:
     """`GET /health`, signed like everything else although backends don't ask for it."""
-    return _request(backend, "/health", timeout=timeout, tag=tag)
+    return request(backend, "/health", timeout=timeout, tag=tag)

@@ -144,7 +144,7 @@ class ProvisionRequest(msgspec.Struct):
     payload_hash: str | None = None
 
 
-def _time(text: str | None) -> datetime | None:
+def read_time(text: str | None) -> datetime | None:
     """An RFC 3339 time in UTC; None for an absent or unreadable one, and for the year 1."""
     if not text:
         return None
@@ -179,12 +179,12 @@ def to_provision(row: Row) -> ProvisionInfo:
     return ProvisionInfo(
         lease_uuid=row.lease_uuid,
         status=status,
-        created_at=_time(row.created_at),
+        created_at=read_time(row.created_at),
         provider_uuid=_uuid(row.provider_uuid),
         fail_count=row.fail_count,
         reason=reason,
         message=clean(row.message or ""),
-        retained_until=_time(row.retained_until),
+        retained_until=read_time(row.retained_until),
         tenant=clean(row.tenant or ""),
         quantity=row.quantity,
         items=to_items(row.items),

@@ -183,6 +183,69 @@ def test_a_failed_row_without_a_reason_says_unknown():
     assert info.reason == "Unknown"
 
 
+def test_bc34_releases_are_read_as_the_contract_says():
+    rows = [
+        {
+            "version": 1,
+            "image": "stack",
+            "status": "superseded",
+            "created_at": "2026-01-01T00:00:00Z",
+            "manifest": "e30=",
+        },
+        {"version": 2, "image": "", "status": "failed", "created_at": "0001-01-01T00:00:00Z", "manifest": None, "x": 1},
+    ]
+    with peer(says(200, rows)) as server:
+        first, second = BackendClient(target(server.url)).releases(LEASE)
+    assert (first.version, first.image, first.manifest) == (1, "stack", b"{}")
+    assert first.created_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert (second.reason, second.created_at, second.manifest) == ("Unknown", None, b"")
+    for body, expected in ((b"null", ()), (b"[]", ())):
+        with peer(says(200, body)) as server:
+            assert BackendClient(target(server.url)).releases(LEASE) == expected
+    for body in (b"{}", b'[{"version":"1"}]', b'[{"version":1,"status":"x","manifest":"?"}]'):
+        with peer(says(200, body)) as server:
+            assert isinstance(BackendClient(target(server.url)).releases(LEASE), Unknown)
+
+
+SIZES = {
+    "info": (1024, "info", b'{"host":"%s"}'),
+    "provision": (1024, "provision_info", b'{"lease_uuid":"' + str(LEASE).encode() + b'","message":"%s"}'),
+    "page": (8 * 1024, "provisions", b'{"provisions":[],"x":"%s"}'),
+    "lookup": (8 * 1024, "lookup", b'{"provisions":[],"x":"%s"}'),
+    "logs": (16 * 1024, "logs", b'{"web/0":"%s"}'),
+    "releases": (8 * 1024, "releases", b'[{"version":1,"status":"active","message":"%s"}]'),
+    "stats": (1024, "stats", b'{"x":"%s"}'),
+    "retentions": (1024, "retentions", b'{"retentions":[],"x":"%s"}'),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_p3_bc31_an_answer_of_exactly_its_cap_passes_and_one_byte_more_does_not(name):
+    kibibytes, method, frame = SIZES[name]
+    cap, gate = kibibytes * 1024, Listening()
+    arguments = {
+        "lookup": ([LEASE],),
+        "info": (LEASE,),
+        "provision_info": (LEASE,),
+        "logs": (LEASE,),
+        "releases": (LEASE,),
+    }
+    for more, fits in ((0, True), (1, False)):
+        body = frame % (b"a" * (cap + more - len(frame) + 2))
+        assert len(body) == cap + more
+        with peer(says(200, body)) as server:
+            client = BackendClient(target(server.url, timeout=20.0), gate)
+            try:
+                found = getattr(client, method)(*arguments.get(method, ()))
+            except BackendUnavailable as error:
+                found = Unknown(str(error))
+        assert isinstance(found, Unknown) is not fits
+        if not fits:
+            assert f"response body too large: {cap + 1} bytes exceeds {cap} byte limit" in found.reason
+    walks = method in {"provisions", "retentions"}
+    assert gate.pulses == ([] if walks else ["success", "failure"])
+
+
 def test_bc33_logs_may_be_null():
     assert read(says(200, b"null"), "logs", LEASE)[0] == {}
     found, got = read(says(200, {"web/0": "x"}), "logs", LEASE)

@@ -1,0 +1,54 @@
+"""The releases of a lease, as its backend tells them."""
+
+from base64 import b64decode
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from backends.envelope import clean
+from backends.wire import read_time
+
+
+class _Release(msgspec.Struct):
+    """One release on the wire."""
+
+    version: int
+    status: str
+    image: str | None = None
+    created_at: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    manifest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseInfo:
+    """One version of a lease's workload; `status` is the backend's word, `message` its curated text."""
+
+    version: int
+    status: str
+    image: str = ""
+    created_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    manifest: bytes = b""
+
+
+_decoder = msgspec.json.Decoder(list[_Release] | None)
+
+
+def read_releases(body: bytes) -> tuple[ReleaseInfo, ...]:
+    """The releases of an answer; null is none. Raises ValueError for anything else that is no list of them."""
+    return tuple(
+        ReleaseInfo(
+            version=one.version,
+            status=clean(one.status),
+            image=clean(one.image or ""),
+            created_at=read_time(one.created_at),
+            reason=clean(one.reason or ("Unknown" if one.status == "failed" else "")),
+            message=clean(one.message or ""),
+            manifest=b64decode(one.manifest or "", validate=True),
+        )
+        for one in _decoder.decode(body) or ()
+    )
