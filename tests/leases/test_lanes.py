@@ -9,7 +9,6 @@ from django.db.models.functions import Now
 from fred import metrics
 from leases import lane_sql, lanes
 from leases.chain.client import Broadcast
-from leases.lane_sql import Queue, Waiting
 from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
 from tests.leases.house import action_states, messages_on_chain, ours_on_chain, pending, sent, states, stored, want
@@ -364,39 +363,6 @@ def test_a_signer_without_a_key_here_is_left_alone(house):
     assert Signer.objects.get(address="manifest1old").epoch == 0
 
 
-def queue(verb: str, count: int, seconds: float) -> Queue:
-    return Queue(verb, count, timedelta(seconds=seconds))
-
-
-@pytest.mark.parametrize(
-    ("queues", "last", "expected"),
-    [
-        pytest.param([queue("ack", 5, 1), queue("reject", 5, 9)], "ack", "ack", id="acknowledgements first"),
-        pytest.param([queue("ack", 5, 1), queue("reject", 5, 11)], "ack", "reject", id="a late reject after an ack"),
-        pytest.param([queue("ack", 5, 1), queue("close", 5, 11)], "close", "ack", id="only every second time"),
-        pytest.param([queue("reject", 5, 1)], "ack", "reject", id="nothing else waits"),
-        pytest.param([queue("reject", 5, 1), queue("close", 1, 3)], "ack", "close", id="the oldest of the others"),
-    ],
-)
-def test_whose_turn_it_is(queues, last, expected):
-    chosen = lanes.choose(Waiting({one.verb: one for one in queues}, 1, last))
-    assert chosen is not None
-    assert chosen.verb == expected
-
-
-def test_nothing_waits_nothing_is_chosen():
-    assert lanes.choose(Waiting({}, 1, "")) is None
-
-
-@pytest.mark.parametrize(
-    ("count", "free", "expected"),
-    [(3, 1, 25), (100, 4, 25), (1000, 4, 250), (1001, 2, 501), (5000, 1, 1000), (10, 0, 25)],
-)
-def test_the_share_of_a_signer(count, free, expected):
-    """LC-73: what waits is divided among the free signers."""
-    assert lanes.share(count, free_signers=free, most=1000) == expected
-
-
 def test_signers_left_at_rest_without_a_transaction_are_freed_at_start(house):
     Signer.objects.update(due_at=None)
     lanes.ensure_signers()
@@ -420,17 +386,3 @@ def test_a_new_database_gets_its_signer_from_the_first_lane(house):
     want("ack", leases)
     run_until_idle()
     assert action_states() == {"done": 1}
-
-
-def test_a_worker_without_the_providers_key_does_not_start(house, settings):
-    from types import SimpleNamespace
-
-    from leases import tasks
-
-    def worker(*queues: str) -> SimpleNamespace:
-        return SimpleNamespace(app=SimpleNamespace(amqp=SimpleNamespace(queues=SimpleNamespace(consume_from=queues))))
-
-    settings.FRED = settings.FRED.model_copy(update={"provider_address": house.keys["tenant"].address})
-    tasks.check_keys(worker("lifecycle"))
-    with pytest.raises(SystemExit, match="provider_address"):
-        tasks.check_keys(worker("chain", "sweep"))

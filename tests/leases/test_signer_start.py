@@ -32,9 +32,9 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.usefixtures("house")
 
 
-def start() -> list[dict]:
-    """Start a worker of the queue; return what it logged."""
-    queues = SimpleNamespace(consume_from=("chain",))
+def start(*names: str) -> list[dict]:
+    """Start a worker of these queues (`chain`); return what it logged."""
+    queues = SimpleNamespace(consume_from=names or ("chain",))
     with capture_logs() as logged:
         tasks.check_keys(SimpleNamespace(app=SimpleNamespace(amqp=SimpleNamespace(queues=queues))))
     return logged
@@ -116,3 +116,11 @@ def test_a_keyring_that_cannot_be_written_leaves_the_providers_key(house, settin
     want("ack", leases)
     wait_until(lambda: not make_due() and not lanes.run() and set(states(house, leases)) == {2}, timeout=20)
     assert set(signed_by(house)) == {address_of(house, 0)}
+
+
+def test_a_worker_without_the_providers_key_does_not_start(house, settings):
+    """CH-19: only where transactions are signed."""
+    settings.FRED = settings.FRED.model_copy(update={"provider_address": house.keys["tenant"].address})
+    start("lifecycle")
+    with pytest.raises(SystemExit, match="provider_address"):
+        start("chain", "sweep")
