@@ -52,7 +52,8 @@ async def watch() -> None:
 def serve_web() -> None:
     """Several webs share one port: the kernel hands each connection to one of them."""
     listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    for option in (socket.SO_REUSEPORT, socket.SO_REUSEADDR):
+        listener.setsockopt(socket.SOL_SOCKET, option, 1)
     listener.bind(settings.FRED.api_address)
     config = uvicorn.Config("fred.asgi:application", http="httptools", loop="uvloop", access_log=False,
                             log_config=None, proxy_headers=False, server_header=False)  # fmt: skip
