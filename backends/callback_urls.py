@@ -1,9 +1,13 @@
 """Where a backend may be told to send its callbacks."""
 
 import ipaddress
+import re
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from backends.contract import ValidationRefused
+
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
 def check(url: str) -> None:
@@ -14,24 +18,29 @@ def check(url: str) -> None:
     """
     if not url:
         raise ValidationRefused("callback_url is required")
+    why = "malformed URL" if _UNPRINTABLE.search(url) else _wrong(url.partition("?")[0])
+    if why:
+        raise ValidationRefused(f"invalid callback_url: {why}")
+
+
+@lru_cache(maxsize=1024)
+def _wrong(place: str) -> str:
+    """What is wrong with scheme, host and port; control planes have few of them."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(place)
         host = parts.hostname or ""
         parts.port  # noqa: B018 (the property raises for a port that is no number)
     except ValueError:
-        raise ValidationRefused("invalid callback_url: malformed URL") from None
-    if any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in url):
-        raise ValidationRefused("invalid callback_url: malformed URL")
+        return "malformed URL"
     if parts.scheme not in ("http", "https"):
-        raise ValidationRefused("invalid callback_url: scheme must be http or https")
+        return "scheme must be http or https"
     if not host:
-        raise ValidationRefused("invalid callback_url: host is required")
+        return "host is required"
     try:
         address = ipaddress.ip_address(host.removesuffix(".").partition("%")[0])
     except ValueError:
-        return  # a name
+        return ""  # a name
     mapped = getattr(address, "ipv4_mapped", None) or address
     if mapped.is_link_local:
-        raise ValidationRefused("invalid callback_url: link-local addresses are not allowed")
-    if mapped.is_unspecified:
-        raise ValidationRefused("invalid callback_url: unspecified addresses are not allowed")
+        return "link-local addresses are not allowed"
+    return "unspecified addresses are not allowed" if mapped.is_unspecified else ""

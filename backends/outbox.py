@@ -25,6 +25,7 @@ import orjson
 import structlog
 
 from backends.agent_metrics import AgentMetrics
+from backends.agent_sender import PlainSender
 from backends.contract import Callback, cut_reason
 from backends.store import Store
 from fred import signing
@@ -71,6 +72,15 @@ class Counts:
     waiting: int
 
 
+def target_of(url: str) -> str:
+    """Path and query of a URL, as they stand in the request line."""
+    start = url.find("/", url.find("://") + 3)
+    if start > 0 and "#" not in url and "?" not in url[:start]:
+        return url[start:]
+    parts = urlsplit(url)
+    return f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+
+
 def body_of(callback: Callback, *, backend: str) -> bytes:
     """The JSON of a callback. An error is cut to what the chain takes."""
     fields: dict[str, object] = {"lease_uuid": str(callback.lease_uuid), "status": callback.status.value}
@@ -113,6 +123,7 @@ class Outbox:
         self._attempts = 0
         self._delivered = 0
         self._multi: Multi | None = None
+        self._plain: PlainSender | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_awake = False
@@ -124,6 +135,7 @@ class Outbox:
             self._new.extend(Row(lease, url, body, at, id=number) for number, lease, url, body, at in found)
         self._loop = asyncio.get_running_loop()
         self._multi = Multi()
+        self._plain = PlainSender(self._answered)
         self._loop.add_reader(self._multi.fileno(), self._pump)
         self._wake()
 
@@ -131,6 +143,8 @@ class Outbox:
         """Stop sending. Rows in the store stay for the next start."""
         loop, multi = self._loop, self._multi
         self._loop = self._multi = None
+        if self._plain is not None:
+            self._plain.close()
         if self._timer is not None:
             self._timer.cancel()
         if loop is not None and multi is not None:
@@ -163,6 +177,11 @@ class Outbox:
             self._is_awake = True
             self._loop.call_soon(self._pump)
 
+    def _answered(self, response: Response) -> None:
+        self._in_flight -= 1
+        self._ended(response)
+        self._wake()
+
     def _pump(self) -> None:
         self._is_awake = False
         multi, loop = self._multi, self._loop
@@ -170,10 +189,11 @@ class Outbox:
             return
         self._take_new()
         self._start(multi)
-        for response in multi.poll(0.0):
-            self._in_flight -= 1
-            self._ended(response)
-        self._start(multi)
+        if multi.pending:
+            for response in multi.poll(0.0):
+                self._in_flight -= 1
+                self._ended(response)
+            self._start(multi)
         if self._timer is not None:
             self._timer.cancel()
         waits = [multi.timer] if multi.timer is not None else []
@@ -201,17 +221,20 @@ class Outbox:
                 log.warning("callback.expired", lease_uuid=lease)
                 self._next(lease)
                 continue
-            multi.submit(self._request(row))
             self._in_flight += 1
             self._attempts += 1
+            request = self._request(row)
+            if self._plain is not None and request.url.startswith("http://"):
+                self._plain.submit(request)
+            else:
+                multi.submit(request)
 
     def _is_too_old(self, row: Row) -> bool:
         # The exact result of an operation never gets stale: the control plane waits for just that one.
         return "operation_id=" not in row.url and time.time() - row.created_at > self.max_age.total_seconds()
 
     def _request(self, row: Row) -> Request:
-        parts = urlsplit(row.url)
-        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        target = target_of(row.url)
         signature = signing.sign(self.secret, timestamp=int(time.time()), method="POST", target=target, body=row.body)
         headers = (("Content-Type", "application/json"), (signing.HEADER, signature))
         request = Request(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from backends.agent_contract import DemoteExceedsTier
 from backends.contract import UNKNOWN_SKU, InsufficientResources, LeaseItem, LoadStats, ValidationRefused
@@ -17,8 +18,7 @@ class Tier:
     data_mb: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """What a lease reserves."""
 
     cpu: float = 0.0
@@ -44,6 +44,10 @@ class Room:
 
     def need(self, items: Iterable[LeaseItem]) -> Need:
         """What these items reserve. Raises `ValidationRefused` for a SKU that is not in the table."""
+        if not self.tiers:
+            count = sum([item.quantity for item in items])
+            tier = self.default_tier
+            return Need(tier.cpu * count, tier.memory_mb * count, tier.disk_mb * count, count)
         cpu = memory = disk = 0.0
         instances = 0
         for item in items:
@@ -56,6 +60,8 @@ class Room:
 
     def admit(self, need: Need, *, instead_of: Need | None = None) -> None:
         """Raise `InsufficientResources` unless there is room, also by what stands in for it is given back."""
+        if not (self.is_held or self.cpu or self.memory_mb or self.disk_mb):
+            return
         back = instead_of or Need()
         if self.is_held:
             raise InsufficientResources("insufficient resources: admission is on hold")
@@ -70,10 +76,11 @@ class Room:
 
     def take(self, need: Need) -> None:
         """Reserve this."""
-        self.used_cpu += need.cpu
-        self.used_memory_mb += need.memory_mb
-        self.used_disk_mb += need.disk_mb
-        self.instances += need.instances
+        cpu, memory_mb, disk_mb, instances = need
+        self.used_cpu += cpu
+        self.used_memory_mb += memory_mb
+        self.used_disk_mb += disk_mb
+        self.instances += instances
 
     def give_back(self, need: Need) -> None:
         """Reserve it no more."""

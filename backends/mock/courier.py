@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from backends.agent_eager import run
 from backends.contract import Callback, CallbackStatus
 from backends.mock.faults import Report, RuleBook
-from backends.outbox import Outbox, Row
+from backends.outbox import Outbox, Row, target_of
 from fred import signing
 from fred.http import Request, Response
 
@@ -111,9 +110,7 @@ class Courier:
                 body = body[:-1] + b',"padding":"' + b"x" * _OVERSIZE + b'"}'
             case _:
                 moment = int(time.time())
-        parts = urlsplit(url)
-        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        header = signing.sign(secret, timestamp=moment, method="POST", target=target, body=body)
+        header = signing.sign(secret, timestamp=moment, method="POST", target=target_of(url), body=body)
         headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
         if row.mark != "unsigned":
             headers += ((signing.HEADER, header),)

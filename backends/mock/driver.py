@@ -207,7 +207,7 @@ class MockBackend:
 
     async def releases(self, lease_uuid: UUID) -> Sequence[Release]:
         """All versions of a live lease."""
-        return self._live(lease_uuid).releases
+        return [version.release() for version in self._live(lease_uuid).releases]
 
     async def info(self, lease_uuid: UUID) -> LeaseInfo:
         """Connection details, only while it is ready."""
@@ -311,6 +311,9 @@ class MockBackend:
         whim = self.whims.result(held.lease_uuid, task=held.task.value) if self.whims is not None else None
         if whim is not None and whim.never:
             return
+        if whim is None and not self.settings.delay:
+            asyncio.get_running_loop().call_soon(self._end, held, None)  # nothing to wait for, nothing to take back
+            return
         delay = self.settings.delay.total_seconds() + (whim.after if whim is not None else 0.0)
         self._timers[held.lease_uuid] = self.clock.call_later(delay, lambda: self._end(held, whim))
 
@@ -322,7 +325,7 @@ class MockBackend:
             try:
                 await self.store.commit(records.save_held(held, only_update=True))
             except sqlite3.Error:
-                for name in Held.__slots__:
+                for name in Held.__struct_fields__:
                     setattr(held, name, getattr(before, name))
                 raise
         if self.shelf.held.get(held.lease_uuid) is held:

@@ -26,8 +26,23 @@ class Task(StrEnum):
     UPDATE = "update"
 
 
-@dataclass(slots=True)
-class Held:
+class Version(msgspec.Struct, gc=False):
+    """One version of a lease's workload; see `agent_contract.Release`."""
+
+    version: int
+    image: str
+    status: ReleaseStatus
+    created_at: datetime
+    manifest: bytes = b""
+    reason: str = ""
+    message: str = ""
+
+    def release(self) -> Release:
+        """As the contract has it."""
+        return Release(self.version, self.image, self.status, self.created_at, self.manifest, self.reason, self.message)
+
+
+class Held(msgspec.Struct):
     """One live provision. `fate` is how its manifest ends; `generation` grows when its containers are made anew.
 
     While an update runs, `candidate` and `candidate_fate` are the manifest that is tried. `domains` are those that a
@@ -40,14 +55,14 @@ class Held:
     items: tuple[LeaseItem, ...]
     callback_url: str
     created_at: datetime
-    images: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = msgspec.field(default_factory=dict)
     fate: Fate = SUCCESS
     fail_count: int = 0
     status: ProvisionStatus = ProvisionStatus.PROVISIONING
     reason: str = ""
     message: str = ""
     payload: bytes = b""
-    releases: tuple[Release, ...] = ()
+    releases: tuple[Version, ...] = ()
     generation: int = 0
     task: Task = Task.NONE
     was_ready: bool = False
@@ -93,27 +108,26 @@ class Held:
         """Append the version that is about to be tried; several services are called a `stack`."""
         image = "stack" if len(images) > 1 else next(iter(images.values()), "")
         version = self.releases[-1].version + 1 if self.releases else 1
-        self.releases += (Release(version, image, ReleaseStatus.DEPLOYING, at, payload),)
+        self.releases += (Version(version, image, ReleaseStatus.DEPLOYING, at, payload),)
 
     def end_release(self, *, reason: str = "", message: str = "") -> None:
         """The version that was tried runs, in place of the one before; with a reason it failed."""
         if not self.releases:
             return
-        *before, last = self.releases
+        last = self.releases[-1]
         if reason:
-            self.releases = (*before, _as(last, ReleaseStatus.FAILED, reason=reason, message=message))
+            last.status, last.reason, last.message = ReleaseStatus.FAILED, reason, message
             return
-        superseded = (_as(r, ReleaseStatus.SUPERSEDED) if r.status == ReleaseStatus.ACTIVE else r for r in before)
-        self.releases = (*superseded, _as(last, ReleaseStatus.ACTIVE))
+        if len(self.releases) > 1:
+            for before in self.releases[:-1]:
+                if before.status == ReleaseStatus.ACTIVE:
+                    before.status = ReleaseStatus.SUPERSEDED
+        last.status = ReleaseStatus.ACTIVE
 
     @property
     def has_run(self) -> bool:
         """Whether there is a version to go back to."""
         return any(release.status == ReleaseStatus.ACTIVE for release in self.releases)
-
-
-def _as(release: Release, status: ReleaseStatus, *, reason: str = "", message: str = "") -> Release:
-    return Release(release.version, release.image, status, release.created_at, release.manifest, reason, message)
 
 
 @dataclass(frozen=True, slots=True)
