@@ -67,14 +67,15 @@ def something_at_a_backend(facts: LeaseFacts, now: datetime, limits: Limits) -> 
     if not wanted:
         return None
     cause = ENDINGS[facts.chain.state]
-    return Decision(SendTeardown(tuple(sorted(wanted)), cause), "tearing_down", after=limits.longest)
+    after = limits.at_once if wanted & _closed(facts) else limits.longest  # what can't be sent is put aside next
+    return Decision(SendTeardown(tuple(sorted(wanted)), cause), "tearing_down", after=after)
 
 
 def teardown_closed(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """ended, a removal is to be sent to a backend that is fenced or in no known dialect | put it aside"""
     if not facts.is_ended:
         return None
-    closed = {one.name for one in facts.world.backends if one.configured and not one.takes_calls}
+    closed = _closed(facts)
     wanted = sorted(one.backend for one in facts.teardowns if one.state == "open" and one.backend in closed)
     if not wanted:
         return None
@@ -126,6 +127,11 @@ def over(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
         return None
     kept = facts.retained_at or facts.last_status == "retained"
     return Decision(Rest(), "retained" if kept else "ended")
+
+
+def _closed(facts: LeaseFacts) -> set[str]:
+    """Configured backends that take no calls for now."""
+    return {one.name for one in facts.world.backends if one.configured and not one.takes_calls}
 
 
 def _why_parked(facts: LeaseFacts, backends: Iterable[str]) -> str:

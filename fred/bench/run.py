@@ -10,11 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from fred.bench import burst, callbacks
+from fred.bench import burst, callbacks, dispatch
 from fred.bench.bare_burst import FloorError
 from fred.bench.blocks import UnseenBlockError
 from fred.bench.callbacks import NotDurableError
 from fred.bench.caller import CallError
+from fred.bench.dispatch import NotAcceptedError
 from fred.bench.report import Report
 from fred.bench.stage import Stage, opened
 from fred.dev.run import PROBLEMS, Stopped, stopped_by_signals
@@ -33,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     calls = scenarios.add_parser("callbacks", help="durable callbacks per second through the web process")
     calls.add_argument("--count", type=_positive, default=20_000, metavar="N")
     calls.add_argument("--connections", type=_positive, default=64, metavar="C")
-    for scenario in (leases, calls):
+    posts = scenarios.add_parser("dispatch", help="provisions per second that the agent accepts")
+    posts.add_argument("--count", type=_positive, default=10_000, metavar="N")
+    for scenario in (leases, calls, posts):
         scenario.add_argument("--json", type=Path, default=None, metavar="PATH", help="write the report here too")
         scenario.add_argument("--no-floor", action="store_true", help="measure the product alone")
         scenario.add_argument("--wait", type=float, default=300.0, metavar="SECONDS", help="longest wait of a step")
@@ -53,7 +56,15 @@ def run(options: Mapping[str, Any]) -> int:
         teller.done()
         teller.say("stopped")
         return 130
-    except (*PROBLEMS, FloorError, UnseenBlockError, NotDurableError, CallError, ChainError) as problem:
+    except (
+        *PROBLEMS,
+        FloorError,
+        UnseenBlockError,
+        NotDurableError,
+        NotAcceptedError,
+        CallError,
+        ChainError,
+    ) as problem:
         teller.done()
         print(f"bench: {problem}", file=sys.stderr)
         return 1
@@ -78,6 +89,8 @@ def _measure(stage: Stage, options: Mapping[str, Any]) -> Report:
                 wait_s=wait_s,
             ),
         )
+    if options["scenario"] == "dispatch":
+        return dispatch.measure(stage, dispatch.Settings(count=options["count"], floor=floor, wait_s=wait_s))
     return callbacks.measure(
         stage,
         callbacks.Settings(count=options["count"], connections=options["connections"], floor=floor, wait_s=wait_s),

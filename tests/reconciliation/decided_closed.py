@@ -159,7 +159,7 @@ CLOSED_BACKENDS = [
         exactly(CLOSED, placement=owner(), world=FENCED),
         SendTeardown(("b1",), "lease closed"),
         phase="tearing_down",
-        after=60,
+        after=0,
     ),
     case(
         "teardown_closed",
