@@ -14,7 +14,7 @@ from fred.conf.load import (
 )
 from fred.conf.problems import ConfigError, Problem
 from fred.conf.provider import ProviderConfig
-from fred.conf.roles import Role, command_of, config_path_of, process_of, role_of
+from fred.conf.roles import Role, add_config_flag, command_of, config_path_of, process_of, role_of
 
 __all__ = [
     "AgentConfig",
@@ -27,6 +27,7 @@ __all__ = [
     "ProviderConfig",
     "Role",
     "Unconfigured",
+    "add_config_flag",
     "command_of",
     "config_path_of",
     "load",

@@ -1,6 +1,7 @@
 """Gather, parse, check: the three steps from an environment to a settings tree."""
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from fred.conf.sources import PREFIX, Environment, Found, gather, gather_provide
 from fred.conf.yamlfile import read_yaml
 
 Tree = TypeVar("Tree", bound=BaseModel)
+NOT_SETTINGS = frozenset({"FRED_BENCH_PIPE", "FRED_BENCH_SECRET", "FRED_TEST_SEED"})
+"""Variables that benches and tests hand to their own children."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,12 @@ def load_house(variables: Mapping[str, str], *, required: bool, production: bool
     """
     found = gather(Environment(variables), prefix="", keys=HouseConfig.model_fields, secrets=_secrets_of(HouseConfig))
     rules = [*(SERVICE_RULES if required else ()), *HOUSE_RULES, *(PRODUCTION_RULES if production else ())]
+    known = {key.upper() for key in HouseConfig.model_fields} | {
+        f"{key.upper()}_FILE" for key in _secrets_of(HouseConfig)
+    }
+    unknown = [name for name in Environment(variables).names("FRED_") if name not in known | NOT_SETTINGS]
+    if unknown:
+        found.warnings.append("unknown FRED_ variables are ignored: " + ", ".join(unknown))
     return _build(HouseConfig, found, rules=rules, spelling=str.upper)
 
 
@@ -100,6 +109,7 @@ class Configuration:
 def load(variables: Mapping[str, str], *, role: Role, path: str | None = None) -> Configuration:
     """Everything a process of this role needs. Raises one ConfigError with the problems of all trees."""
     problems: list[Problem] = []
+    warnings: list[str] = []
     provider: Loaded[ProviderConfig] | None = None
     house: Loaded[HouseConfig] | None = None
     agent: Loaded[AgentConfig] | None = None
@@ -108,19 +118,26 @@ def load(variables: Mapping[str, str], *, role: Role, path: str | None = None) -
     except ConfigError as error:
         if role is Role.PROVIDER:
             problems.extend(error.problems)
+            warnings.extend(error.warnings)
+        readable = error.readable
         provider = Loaded(cast("ProviderConfig", Unconfigured(error)), {})
+    else:
+        readable = provider.tree
+        warnings.extend(provider.warnings)
     needed = role is Role.PROVIDER
     try:
-        production = needed and not problems and provider.tree.production_mode
+        production = needed and isinstance(readable, ProviderConfig) and readable.production_mode
         house = load_house(variables, required=needed, production=production)
+        warnings.extend(house.warnings)
     except ConfigError as error:
         problems.extend(error.problems)
+        warnings.extend(error.warnings)
     try:
         agent = load_agent(variables, path=path) if role is Role.AGENT else None
     except ConfigError as error:
         problems.extend(error.problems)
     if problems or house is None:
-        raise ConfigError(problems)
+        raise ConfigError(problems, readable=readable, warnings=warnings)
     return Configuration(house, provider, agent)
 
 
@@ -155,11 +172,11 @@ def _build(
             ordered.extend(
                 (index, Problem(text, where=spelling(rule.keys[0]), fix=rule.fix))
                 for text in rule.broken(tree)
-                if not any(text.startswith(path) for path in unread)
+                if not any(_is_about(text, path) for path in unread)
             )
     problems = [problem for _, problem in sorted(ordered, key=lambda pair: pair[0])]
     if found.problems or problems:
-        raise ConfigError([*problems, *found.problems])
+        raise ConfigError([*problems, *found.problems], readable=tree, warnings=found.warnings)
     return Loaded(tree, found.sources, tuple(found.warnings))
 
 
@@ -173,6 +190,16 @@ def _remove(values: dict[str, Any], location: Sequence[int | str]) -> None:
         holder.pop(last, None)
 
 
+def _is_about(text: str, path: str) -> bool:
+    """Whether a complaint is about what could not be read, or about all entries of a list of which one could not be."""
+    own = text.removeprefix("production_mode: ")
+    if own.startswith(path) and not re.match(r"\w", own[len(path) :]):
+        return True
+    listed, dot, key = path.rpartition("].")
+    name = listed.partition("[")[0]
+    return bool(dot) and own.startswith((f"{name}: ", f"every {name}")) and key in own
+
+
 def _unreadable(detail: ErrorDetails, spelling: Callable[[str], str]) -> Problem:
     location = detail["loc"]
     path = _path(location)
@@ -180,6 +207,8 @@ def _unreadable(detail: ErrorDetails, spelling: Callable[[str], str]) -> Problem
     if detail["type"] == "literal_error":
         return Problem(f"{path} must be {detail['ctx']['expected']}", where=where)
     text = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "string_type":
+        text = "is not text; put it in quotes"
     if path == "log_level":
         return Problem(f"invalid log_level: {text}", where=where, prefix="")
     joint = " " if text.startswith(("must ", "is ")) else ": "

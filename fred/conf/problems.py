@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 PREFIX = "failed to load config: config validation failed: "
 
 
@@ -26,8 +28,16 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The settings cannot be used. Each line of the text is one problem."""
+    """The settings cannot be used. Each line of the text is one problem.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    `readable` is the tree with what could be read, defaults elsewhere: for checks that go on, never for use.
+    `warnings` are what would have been warned of; they often explain a problem.
+    """
+
+    def __init__(
+        self, problems: Iterable[Problem], *, readable: BaseModel | None = None, warnings: Iterable[str] = ()
+    ) -> None:
         self.problems = tuple(problems)
+        self.readable = readable
+        self.warnings = tuple(warnings)
         super().__init__("\n".join(str(problem) for problem in self.problems))

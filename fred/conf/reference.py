@@ -84,22 +84,23 @@ Made from the settings trees by `python manage.py check_config --reference`; a t
 
 ## Where values come from
 
-Highest first: the environment, the YAML file, the default. The file is named by `--config PATH` (or `-c`) of a
-`manage.py` command, else by `PROVIDER_CONFIG`; without either there is none. A named file that cannot be read or
-parsed stops the start.
+Highest first: the environment, the YAML file, the default. The file is named by `PROVIDER_CONFIG`; without it there
+is none. `watch_chain`, `backends` and `check_config` also take `--config PATH` (or `-c`), which wins; servers, workers,
+beat, `migrate` and all other commands only know `PROVIDER_CONFIG`. A named file that cannot be read or parsed stops the
+start.
 
 - The environment name of a provider's key is `PROVIDER_` and the key in upper case: `gas_price` is
   `PROVIDER_GAS_PRICE`, `provider_uuid` is `PROVIDER_PROVIDER_UUID`.
 - A variable that is set but empty counts as not set. `[]` empties a list.
 - In the file an unknown key, a key that stands twice (in any case), an alias and a second document are refused.
-  Unknown `PROVIDER_` variables are named in a warning.
+  Unknown `PROVIDER_` and `FRED_` variables are named in a warning.
 - A **secret** may stand in a file instead: `NAME_FILE` names it, and one newline at its end is dropped. `NAME` and
   `NAME_FILE` together are refused. Secrets are never logged or shown.
 - Everything is read once, at the start, and must be equal in all processes; `fred_config_mismatch` says when it is not.
 
-`python manage.py check_config` prints everything that is wrong, one problem a line, and ends with 1; it touches
-neither network nor database nor keyring. `--show` prints every value with its source, secrets redacted, and
-`--print-hmac-key-ids` tells keys of backends apart without showing them.
+`python manage.py check_config` prints everything that is wrong, one problem a line, and ends with 1, or says
+`configuration is good`; it touches neither network nor database nor keyring. `--show` prints every value with its
+source, secrets redacted, and `--print-hmac-key-ids` tells keys of backends apart without showing them.
 
 ## How values are written
 

@@ -1,5 +1,6 @@
 """Which settings a process needs, told by its command line."""
 
+import argparse
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import PurePath
@@ -14,6 +15,8 @@ class Role(StrEnum):
 
 
 PROVIDER_COMMANDS = frozenset({"watch_chain", "reconcile", "backends", "withdraw", "lease"})
+CONFIG_COMMANDS = PROVIDER_COMMANDS | {"check_config", "backend_agent"}
+"""The commands with the flag `--config`; all others only know PROVIDER_CONFIG, and may use `-c` for something else."""
 _SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "granian", "daphne"})
 _PROCESSES = {"watch_chain": "watcher", "backend_agent": "agent", "devchain": "devchain"}
 
@@ -52,14 +55,24 @@ def process_of(argv: Sequence[str]) -> str:
 
 def config_path_of(argv: Sequence[str]) -> str | None:
     """The YAML file of `-c PATH` or `--config PATH` of a command of ours; servers and Celery have no such flag."""
-    if not argv or _program(argv[0]) != "manage":
+    if not argv or _program(argv[0]) != "manage" or command_of(argv) not in CONFIG_COMMANDS:
         return None
-    for index, word in enumerate(argv[2:], start=2):
-        if word.startswith("--config="):
-            return word.removeprefix("--config=")
-        if word in {"--config", "-c"} and index + 1 < len(argv):
-            return argv[index + 1]
-    return None
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    add_config_flag(parser)
+    try:
+        found, _ = parser.parse_known_args(argv[2:])
+    except argparse.ArgumentError:
+        return None  # the command's own parser says what is wrong
+    path: str | None = getattr(found, "config", None)
+    return path
+
+
+def add_config_flag(parser: argparse.ArgumentParser) -> None:
+    """Declare `-c PATH` and `--config PATH`. The settings are read by them before the command's own parser runs."""
+    # Suppressed: a flag before a subcommand must not be undone by the default of the one behind it.
+    parser.add_argument(
+        "-c", "--config", metavar="PATH", default=argparse.SUPPRESS, help="YAML file; wins over PROVIDER_CONFIG"
+    )
 
 
 def _program(path: str) -> str:

@@ -66,6 +66,8 @@ def _canonical_prefix(config: ProviderConfig) -> Iterator[str]:
         yield 'callback_canonical_path_prefix must start with "/"'
     elif prefix.endswith("/"):
         yield 'callback_canonical_path_prefix must not end with "/"'
+    elif any(check_url(config.callback_base_url)):
+        return  # what is no URL has no path; it is complained of by itself
     elif (path := path_of(config.callback_base_url)) and path != prefix:
         yield f'callback_canonical_path_prefix must equal the path of callback_base_url ("{path}")'
 
@@ -260,8 +262,8 @@ PROVIDER_RULES: tuple[Rule[ProviderConfig], ...] = (
         ),
         "set both or neither",
     ),
-    Rule(("backends", "production_mode"), backend_problems, "see the entry in the list"),
-    Rule(("callback_base_url", "production_mode"), _callback_base_url, "write the URL backends reach this provider at"),
+    Rule(("backends",), backend_problems, "see the entry in the list"),
+    Rule(("callback_base_url",), _callback_base_url, "write the URL backends reach this provider at"),
     Rule(("callback_secret", "backends"), _callback_secret, "32 bytes or more, or hmac_secret for every backend"),
     Rule(
         ("callback_canonical_path_prefix", "callback_base_url"),

@@ -5,6 +5,7 @@ import ipaddress
 from fred.conf.agent import AgentConfig
 from fred.conf.house import HouseConfig
 from fred.conf.rule import MIN_SECRET, Rule, not_negative, positive, required, when
+from fred.conf.service_urls import SERVICE_URL_RULES
 from fred.conf.values import split_host_port
 
 _MIN_SECRET_KEY = 50
@@ -28,9 +29,12 @@ SERVICE_RULES: tuple[Rule[HouseConfig], ...] = (
     ),
 )
 
-HOUSE_RULES: tuple[Rule[HouseConfig], ...] = tuple(
-    positive(key, name=key.upper())
-    for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")
+HOUSE_RULES: tuple[Rule[HouseConfig], ...] = (
+    *SERVICE_URL_RULES,
+    *(
+        positive(key, name=key.upper())
+        for key in ("fred_retention_news", "fred_retention_history", "fred_retention_settled")
+    ),
 )
 
 PRODUCTION_RULES: tuple[Rule[HouseConfig], ...] = (

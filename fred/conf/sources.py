@@ -132,7 +132,7 @@ def _backends(found: Found, environment: Environment, *, keys: frozenset[str]) -
             )
             found.unread.add("backends")
             return []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+    if not isinstance(entries, list):
         found.problems.append(
             Problem("backends must be a list of mappings", where=where, fix="start each with `- name:`")
         )
@@ -141,6 +141,12 @@ def _backends(found: Found, environment: Environment, *, keys: frozenset[str]) -
     made: list[dict[str, Any]] = []
     owners: dict[str, str] = {}
     for index, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            message = f"backends must be a list of mappings; entry {index} is none"
+            found.problems.append(Problem(message, where=where, fix="start each with `- name:`"))
+            found.unread.add(f"backends[{index}]")
+            made.append({})
+            continue
         known = {str(key).lower(): value for key, value in entry.items() if value is not None}
         for key in sorted(known.keys() - keys):
             if key == "sku_prefix":

@@ -26,9 +26,56 @@ def check_config(*arguments, variables, stdin=""):
     )
 
 
-def test_good_settings_say_nothing():
+def test_good_settings_say_so_in_one_line():
     done = check_config(variables=good())
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "configuration is good\n", "")
+
+
+def test_a_value_of_the_wrong_type_hides_nothing_else(tmp_path):
+    """Every tree, TLS files and what only production refuses, beside what could not be read."""
+    entries = [
+        {"name": "a", "url": "ftp://x", "timeout": 30, "hmac_secret": "short"},
+        {"name": "a", "url": "ftp://y", "default": "maybe"},
+    ]
+    variables = with_backends(
+        *entries,
+        FRED_DEBUG="yes",
+        FRED_COLOUR="red",
+        FRED_RETENTION_NEWS="0s",
+        DATABASE_URL="mysql://x",
+        REDIS_URL=None,
+        DJANGO_SECRET_KEY="short",
+        PROVIDER_PRODUCTION_MODE="true",
+        PROVIDER_GAS_LIMIT="many",
+        PROVIDER_KEY_NAME=None,
+        PROVIDER_CALLBACK_BASE_URL="localhost:8080",
+        PROVIDER_TLS_CERT_FILE=str(tmp_path / "c"),
+        PROVIDER_TLS_KEY_FILE=str(tmp_path / "k"),
+    )
+    done = check_config(variables=variables)
+    assert done.returncode == 1
+    told = [line.removeprefix("failed to load config: config validation failed: ") for line in done.stderr.splitlines()]
+    expected = [
+        "key_name is required",
+        "gas_limit: 'many' is not an integer",
+        "backends[0].timeout: 30 has no unit",
+        "backends[1].default: 'maybe' is not a boolean",
+        "duplicate backend name: a",
+        "backends[0].url: URL must use http:// or https:// scheme",
+        "backends[1].url: URL must use http:// or https:// scheme",
+        "backends: either every backend has an hmac_secret or none has",
+        "backends[0].hmac_secret must be at least 32 characters",
+        "callback_base_url: URL must use http:// or https:// scheme",
+        "REDIS_URL is required",
+        "DATABASE_URL must begin with postgres:// or postgresql://",
+        "FRED_RETENTION_NEWS must be positive",
+        "fred_debug: 'yes' is not a boolean",
+        "production_mode: DJANGO_SECRET_KEY must be at least 50 characters",
+        "failed to load TLS certificates",
+        "unknown FRED_ variables are ignored: FRED_COLOUR",
+    ]
+    missing = [text for text in expected if not any(line.startswith(text) for line in told)]
+    assert (missing, len(told)) == ([], len(expected)), done.stderr
 
 
 def test_bad_settings_are_listed_whole_first_problem_first():

@@ -273,6 +273,30 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_table():
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"PROVIDER_CALLBACK_BASE_URL": "localhost:8080"}, 1, id="no URL has no path"),
+        pytest.param({"PROVIDER_PRODUCTION_MODE": "yes", "PROVIDER_BACKENDS": None}, 2, id="mode and backends"),
+        pytest.param({"PROVIDER_PRODUCTION_MODE": "yes", "PROVIDER_CALLBACK_BASE_URL": "x"}, 2, id="mode and URL"),
+        pytest.param({"PROVIDER_BACKENDS": '["a", {"name": "b", "url": "ftp://x"}]'}, 2, id="no mapping"),
+        pytest.param({"PROVIDER_BACKENDS": '[{"name": "b", "url": "http://x", "hmac_secret": 5}]'}, 1, id="no text"),
+    ],
+)
+def test_each_mistake_is_told_once_and_hides_no_other(changes, expected):
+    lines = problems(good(**changes))
+    assert len(lines) == expected, lines
+
+
+def test_a_key_that_could_not_be_read_is_not_taken_for_absent():
+    first = {"name": "a", "hmac_secret": 5}
+    lines = problems(with_backends(first, {"name": "b", "hmac_secret": "short"}))
+    assert [line.partition("failed: ")[2].partition(" (")[0] for line in lines] == [
+        "backends[0].hmac_secret is not text; put it in quotes",
+        "backends[1].hmac_secret must be at least 32 characters",
+    ]
+
+
 def test_an_env_keyring_needs_no_folder():
     tree = conf.load_provider(good(PROVIDER_KEYRING_BACKEND="env", PROVIDER_KEYRING_DIR=None)).tree
     assert tree.keyring_dir == ""

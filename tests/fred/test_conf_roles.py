@@ -39,7 +39,10 @@ def test_the_command_line_tells_the_role(argv, role, process):
         (["manage.py", "reconcile", "--config=/a"], "/a"),
         (["manage.py", "reconcile", "--config"], None),
         (["celery", "worker", "-c", "2"], None),
+        (["manage.py", "reconcile", "-c/a"], "/a"),
         (["manage.py", "reconcile"], None),
+        (["manage.py", "shell", "-c", "print(1)"], None),
+        (["manage.py", "migrate", "--config", "/a"], None),
     ],
 )
 def test_only_our_own_commands_have_a_config_flag(argv, path):
@@ -78,6 +81,58 @@ def test_production_is_not_as_loose_as_development(changes, message):
 def test_the_broker_is_valkey_unless_it_has_its_own_url():
     assert conf.load_house(good(), required=True).tree.broker_url == "redis://valkey:6379/0"
     assert conf.load_house(good(CELERY_BROKER_URL="redis://b"), required=True).tree.broker_url == "redis://b"
+
+
+SERVICE_FAULTS = [
+    ("DATABASE_URL", "mysql://x", "must begin with postgres:// or postgresql://"),
+    ("DATABASE_URL", "foo", "must begin with postgres:// or postgresql://"),
+    ("DATABASE_URL", "postgres:fred", "must begin with postgres:// or postgresql://"),
+    ("DATABASE_URL", "postgres://fred:top/secret@db/fred", "has no usable port"),
+    ("DATABASE_URL", "postgres://fred:1#secret@db/fred", "names no database"),
+    ("DATABASE_URL", "postgres://nohost:notaport", "has no usable port"),
+    ("DATABASE_URL", "postgres://h:70000/fred", "has no usable port"),
+    ("DATABASE_URL", "postgres:///fred", "has no host"),
+    ("DATABASE_URL", "postgres://fred@/fred", "has no host"),
+    ("DATABASE_URL", "postgres://a:5432,b:secret/fred", "has no usable port"),
+    ("DATABASE_URL", "postgres://db", "names no database"),
+    ("DATABASE_URL", "postgres://[secret/fred", "is not a URL"),
+    ("REDIS_URL", "http://secret", "must begin with redis:// or rediss://"),
+    ("REDIS_URL", "redis://:top/secret@db", "has no usable port"),
+    ("REDIS_URL", "redis:///0", "has no host"),
+    ("REDIS_URL", "redis://valkey/secret", "must end with the number of a database"),
+    ("CELERY_BROKER_URL", "amqp://secret@x", "must begin with redis:// or rediss://"),
+]
+
+
+@pytest.mark.parametrize("role", [conf.Role.PROVIDER, conf.Role.NONE])
+@pytest.mark.parametrize(("name", "url", "fault"), SERVICE_FAULTS)
+def test_an_unusable_url_of_a_service_is_named_and_nothing_of_it_shown(name, url, fault, role):
+    with pytest.raises(conf.ConfigError) as caught:
+        conf.load(good(**{name: url}), role=role)
+    (line,) = str(caught.value).splitlines()
+    assert f"{name} {fault}" in line
+    assert "for example" in line
+    assert "secret" not in line
+    assert "top" not in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://db/fred",
+        "postgresql://fred:p%2Fw@db:5433/fred?sslmode=require",
+        "postgres://a:5432,b/fred",
+        "postgres://[::1]:5432/fred",
+        "postgres://%2Fvar%2Frun%2Fpostgresql/fred",
+    ],
+)
+def test_usable_urls_of_the_database_are_taken(url):
+    assert conf.load_house(good(DATABASE_URL=url), required=True).tree.database_url.get_secret_value() == url
+
+
+def test_unknown_variables_of_the_house_only_warn():
+    variables = good(FRED_ROEL="admin", FRED_MNEMONIC_FILE="/dev/null", FRED_BENCH_PIPE="1")
+    assert conf.load_house(variables, required=True).warnings == ("unknown FRED_ variables are ignored: FRED_ROEL",)
 
 
 def test_an_agent_needs_neither_services_nor_provider():

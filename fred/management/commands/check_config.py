@@ -13,11 +13,13 @@ from fred.conf.fingerprint import fingerprint, key_id, key_ids, shown
 from fred.conf.reference import reference
 from fred.conf.tlsfiles import tls_problems
 
+GOOD = "configuration is good"
+
 
 class Command(BaseCommand):
     """Check the settings of the provider without touching network, database or keyring.
 
-    Says nothing and ends with 0 when all is well; otherwise prints every problem, one per line, and ends with 1.
+    Says so in one line and ends with 0 when all is well; otherwise prints every problem, one per line, and ends with 1.
     """
 
     help = "Check the provider's settings; every problem is printed, one per line."
@@ -33,7 +35,7 @@ class Command(BaseCommand):
             "--hmac-key-id-of-stdin", action="store_true", help="print the id of the key read from standard input"
         )
         what.add_argument("--reference", action="store_true", help="print docs/configuration.md: every key there is")
-        parser.add_argument("-c", "--config", help="YAML file; wins over PROVIDER_CONFIG")
+        conf.add_config_flag(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Load, check, print."""
@@ -43,17 +45,21 @@ class Command(BaseCommand):
         if options["reference"]:
             self.stdout.write(reference(), ending="")
             return
-        provider, house = self._load(options["config"])
+        provider, house = self._load(options.get("config"))
         if options["show"]:
             self.stdout.write(json.dumps(self._shown(provider, house), indent=2))
         elif options["print_hmac_key_ids"]:
             self.stdout.write(json.dumps({"backends": key_ids(provider.tree)}))
+        else:
+            self.stdout.write(GOOD)
 
     def _load(self, path: str | None) -> tuple[conf.Loaded[conf.ProviderConfig], conf.Loaded[conf.HouseConfig]]:
         try:
             loaded = conf.load(os.environ, role=conf.Role.PROVIDER, path=path)
         except conf.ConfigError as error:
-            _refuse(error.problems)
+            readable = error.readable
+            files = tls_problems(readable) if isinstance(readable, conf.ProviderConfig) else ()
+            _refuse([*error.problems, *files, *error.warnings])
         if problems := list(tls_problems(loaded.provider.tree)):
             _refuse(problems)
         provider, house = loaded.provider, loaded.house
@@ -75,7 +81,7 @@ class Command(BaseCommand):
         }
 
 
-def _refuse(problems: Iterable[conf.Problem]) -> NoReturn:
+def _refuse(problems: Iterable[conf.Problem | str]) -> NoReturn:
     """Print each problem and end with 1."""
     sys.stderr.write("".join(f"{problem}\n" for problem in problems))
     raise SystemExit(1)

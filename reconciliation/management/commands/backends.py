@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from backends import sync
 from backends.models import Backend, HealthCheck
-from fred import breaker
+from fred import breaker, conf
 from fred.errors import FredError
 from reconciliation import operators
 
@@ -24,10 +24,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """One verb; those about one backend want its name and a reason."""
+        conf.add_config_flag(parser)
         verbs = parser.add_subparsers(dest="verb", required=True)
         listing = verbs.add_parser("list", help="what is known of each backend")
         listing.add_argument("--json", action="store_true", help="as JSON")
-        verbs.add_parser("sync", help="bring the rows in line with the configuration")
+        syncing = verbs.add_parser("sync", help="bring the rows in line with the configuration")
         about = {
             "fence": "contact it no more, refuse its callbacks",
             "unfence": "contact it again",
@@ -39,6 +40,9 @@ class Command(BaseCommand):
             one = verbs.add_parser(verb, help=about[verb])
             one.add_argument("name", metavar="NAME")
             one.add_argument("--reason", required=True, help="why; kept with your name")
+            conf.add_config_flag(one)
+        for one in (listing, syncing):
+            conf.add_config_flag(one)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Do it and say what was done."""

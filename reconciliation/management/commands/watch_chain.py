@@ -8,8 +8,9 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
+from fred import conf
 from reconciliation.watcher import Watcher
 
 log = structlog.get_logger("reconciliation.watcher")
@@ -20,6 +21,10 @@ class Command(BaseCommand):
 
     help = "Follow the chain: store its events, wake leases, and keep the cursor."
     requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take the settings file."""
+        conf.add_config_flag(parser)
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Run; reconnects by itself."""
