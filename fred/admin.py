@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.auth.models import Group, User
 from django.core.paginator import Paginator
 from django.db import connections, models
 from django.db.models import QuerySet
@@ -121,6 +122,26 @@ class DueFilter(admin.SimpleListFilter):
             case "stuck":
                 return queryset.filter(attempts__gte=STUCK_AFTER)
         return queryset
+
+
+# `manage.py createsuperuser` and `changepassword` make and change them. Their app stands before ours in INSTALLED_APPS.
+admin.site.unregister([User, Group])
+
+
+@admin.register(User)
+class ReadOnlyUserAdmin(ReadOnlyAdmin):
+    """Who may look at all this."""
+
+    list_display = ("username", "email", "is_staff", "is_superuser", "last_login")
+    search_fields = ("username", "email")
+    exclude = ("password",)
+
+
+@admin.register(Group)
+class ReadOnlyGroupAdmin(ReadOnlyAdmin):
+    """Groups of users."""
+
+    search_fields = ("name",)
 
 
 @admin.register(PeriodicTask)

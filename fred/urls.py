@@ -16,6 +16,7 @@ operator_routes: list[URLPattern | URLResolver] = [
 ]
 admin_routes: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
 ]
 tenant_routes: list[URLPattern | URLResolver] = [path("", include("tenants_api.urls"))]

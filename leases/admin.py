@@ -61,8 +61,11 @@ class LeaseAdmin(ReadOnlyAdmin):
         return known.name if known is not None else str(lease.chain_state)
 
     def get_fields(self, request: HttpRequest, obj: Lease | None = None) -> list[Any]:
-        """The columns, with the hash as digits."""
-        return [*super().get_fields(request, obj), "state", "show_hash"]
+        """How the lease stands and why it waits first; how its row is worked on last."""
+        first = ("state", "phase", "reason", "last_error", "uuid", "tenant")
+        last = ("due_at", "attempts", "epoch")
+        columns = super().get_fields(request, obj)
+        return [*first, *(column for column in columns if column not in {*first, *last}), *last]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Lease | None = None) -> list[Any]:
         """All of them."""

@@ -1,6 +1,5 @@
 """The routes of the admin server."""
 
-from django.contrib import admin
-from django.urls import path
+from fred.urls import admin_routes as urlpatterns
 
-urlpatterns = [path("admin/", admin.site.urls)]
+__all__ = ["urlpatterns"]

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -26,7 +26,8 @@ OURS = [
     for app in ("fred", "leases", "backends", "placements", "reconciliation", "tenants_api")
     for model in apps.get_app_config(app).get_models()
 ]
-SHOWN = [model for model in OURS if model is not SweepBackend]  # a part of its sweep's page
+# A part of a sweep's page is shown there.
+SHOWN = [*(model for model in OURS if model is not SweepBackend), User, Group]
 NOW = "2026-01-01T00:00Z"
 
 
@@ -70,6 +71,7 @@ def rows():
     )
     HealthCheck.objects.create(name="chain", healthy=True)
     PeriodicTask.objects.create(name="sweep")
+    Group.objects.create(name="operators")
     UsedToken.objects.create(key="a+b/c==", expires_at=NOW)
     return lease
 
@@ -134,6 +136,25 @@ def test_a_list_asks_as_often_for_many_rows_as_for_one(model, operator, rows):
     with CaptureQueriesContext(connection) as many:
         assert operator.get(url).context["cl"].result_count == 6
     assert len(many) == len(one)
+
+
+def test_nobodys_password_is_shown(operator, rows):
+    someone = User.objects.create_user("someone", password="a long enough one")
+    assert someone.password.encode() not in operator.get(reverse("admin:auth_user_change", args=[someone.pk])).content
+
+
+@pytest.mark.parametrize("path", ["/", "/admin"])
+def test_the_site_is_found_without_its_slash(client, path):
+    answer = client.get(path)
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+
+
+def test_a_leases_page_begins_with_what_it_is_and_why_it_waits(operator, rows):
+    page = operator.get(reverse("admin:leases_lease_change", args=[rows.pk]))
+    ((_, shown),) = page.context["adminform"].fieldsets
+    assert shown["fields"][:3] == ["state", "phase", "reason"]
+    assert shown["fields"][-3:] == ["due_at", "attempts", "epoch"]
+    assert len(set(shown["fields"])) == len(shown["fields"])
 
 
 def test_who_is_not_logged_in_is_asked_to(client, rows, settings):
