@@ -1,4 +1,4 @@
-"""Print a tenant's token for a mnemonic: the console script `lease-token`. No Django inside."""
+"""Print a tenant's token for a mnemonic, which is read from FRED_MNEMONIC or else from standard input."""
 
 import argparse
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from fred.decoding import DecodeError, decode_uuid
 from fred.errors import PermanentError
 from leases.chain.address import PREFIX
 from leases.chain.errors import ChainError
@@ -34,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declare the flags; each may be written with one dash or two."""
     add = parser.add_argument
     add("-tenant", "--tenant", metavar="ADDR", default="", help="the tenant's address")
-    add("-lease-uuid", "--lease-uuid", metavar="UUID", default="", help="the lease, as it will stand in the path")
+    add("-lease-uuid", "--lease-uuid", metavar="UUID", type=_lease, help="the lease, as it will stand in the path")
     add("-timestamp", "--timestamp", metavar="N", type=int, default=0, help="unix seconds; 0 means now")
     add("-prefix", "--prefix", default=PREFIX, help="bech32 prefix of addresses (default: %(default)s)")
     payload = parser.add_mutually_exclusive_group()
@@ -73,6 +74,15 @@ def issue(options: argparse.Namespace, mnemonic: str) -> str:
         timestamp=options.timestamp or int(time.time()),
         meta_hash=_meta_hash(options),
     )
+
+
+def _lease(text: str) -> str:
+    """The text itself: token and path are compared as they are written."""
+    try:
+        decode_uuid(text)
+    except DecodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a UUID") from None
+    return text
 
 
 def _meta_hash(options: argparse.Namespace) -> str | None:

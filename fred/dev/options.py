@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fresh", action="store_true", help="start from nothing: delete the folder's contents first")
     parser.add_argument("--plain", action="store_true", help="lines of text instead of the live view")
     parser.add_argument("--folder", default=str(ROOT / ".dev"), help="where everything is kept; default .dev")
-    parser.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="longest wait for each stage")
+    parser.add_argument(
+        "--wait", type=float, default=120.0, metavar="SECONDS", help="longest wait for each stage; default 120"
+    )
     parser.add_argument("--block-interval", default="1s", metavar="TIME", help="of the simulated chain; default 1s")
     parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
     for listener in LISTENERS:

@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.management import get_commands, load_command_class
 
 from tests.fred.settings_of import good
 
 ROOT = Path(__file__).resolve().parents[2]
+APPS = {"fred", "leases", "backends", "placements", "reconciliation", "tenants_api"}
+OURS = sorted((app, command) for command, app in get_commands().items() if app in APPS)
 NOBODY = "postgres://fred:hunter2@127.0.0.1:1/fred"
 
 
@@ -54,3 +57,9 @@ def test_the_settings_file_of_the_flag_is_read_wherever_the_flag_stands(tmp_path
 @pytest.mark.parametrize("command", ["watch_chain", "backends", "check_config"])
 def test_every_command_of_the_provider_tells_of_the_flag(command):
     assert "--config PATH" in manage(command, "--help", variables=good()).stdout
+
+
+@pytest.mark.parametrize(("app", "command"), OURS, ids=[command for _, command in OURS])
+def test_every_option_of_our_commands_has_a_help_text(app, command):
+    parser = load_command_class(app, command).create_parser("manage.py", command)
+    assert [action.option_strings for action in parser._actions if action.option_strings and not action.help] == []

@@ -69,8 +69,21 @@ def test_two_dashes_and_equals_signs_are_fine_too(run):
 
 
 def test_the_lease_is_taken_as_it_is(run):
-    _, out, _ = run("-tenant", CAROL, "-lease-uuid", "whatever")
-    assert json.loads(base64.b64decode(out))["lease_uuid"] == "whatever"
+    _, out, _ = run("-tenant", CAROL, "-lease-uuid", LEASE.upper())
+    assert json.loads(base64.b64decode(out))["lease_uuid"] == LEASE.upper()
+
+
+@pytest.mark.parametrize("text", ["whatever", LEASE[:-1], ""])
+def test_what_is_no_uuid_is_refused(run, text):
+    status, out, err = run("-tenant", CAROL, "-lease-uuid", text)
+    assert (status, out) == (2, "")
+    assert f"{text!r} is not a UUID" in err
+
+
+def test_help_says_where_the_mnemonic_comes_from(run):
+    status, out, _ = run("--help")
+    assert status == 0
+    assert "read from FRED_MNEMONIC or else from standard input" in " ".join(out.split())
 
 
 def test_ta116_another_address(run):

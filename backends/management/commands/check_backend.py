@@ -43,9 +43,9 @@ class Command(BaseCommand):
         parser.add_argument("--log-file", default="", help="the backend's log, to look for secrets in")
         for name in _FILES:
             parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=f"a {name.replace('_', ' ')}")
-        parser.add_argument("--tls-ca-file", default="")
-        parser.add_argument("--tls-client-cert-file", default="")
-        parser.add_argument("--tls-client-key-file", default="")
+        parser.add_argument("--tls-ca-file", default="", help="PEM bundle to verify it with")
+        parser.add_argument("--tls-client-cert-file", default="", help="PEM certificate to show it")
+        parser.add_argument("--tls-client-key-file", default="", help="its PEM key")
         parser.add_argument("--patience", type=float, default=30.0, metavar="SECONDS", help="the longest single wait")
         parser.add_argument("--only", default="", metavar="CASES", help="a list such as C1,C25")
         parser.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -45,26 +45,44 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Flags as in docs/devchain.md."""
         parser.add_argument("words", nargs="*", help="NOUN VERB …, or call METHOD PATH [JSON]")
-        parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--grpc-port", type=int, default=9090)
-        parser.add_argument("--rpc-port", type=int, default=26657)
-        parser.add_argument("--rest-port", type=int, default=1317)
-        parser.add_argument("--admin-port", type=int, default=26670)
-        parser.add_argument("--chain-id", default="")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on; default %(default)s")
         parser.add_argument(
-            "--genesis", "--fixture", dest="genesis", choices=("devnet", "scenario", "bare"), default="devnet"
+            "--grpc-port", type=int, default=9090, help="gRPC; default %(default)s; 0 on any port: a free one"
+        )
+        parser.add_argument("--rpc-port", type=int, default=26657, help="CometBFT RPC; default %(default)s")
+        parser.add_argument("--rest-port", type=int, default=1317, help="REST; default %(default)s")
+        parser.add_argument("--admin-port", type=int, default=26670, help="admin API; default %(default)s")
+        parser.add_argument("--chain-id", default="", help="in place of the genesis' own")
+        parser.add_argument(
+            "--genesis",
+            "--fixture",
+            dest="genesis",
+            choices=("devnet", "scenario", "bare"),
+            default="devnet",
+            help="what the chain begins with; default %(default)s",
         )
         parser.add_argument("--profile", choices=("A", "B", "C"), default="", help="B, or what --state holds")
-        parser.add_argument("--block-mode", choices=devchain.MODES, default="interval")
-        parser.add_argument("--block-interval", type=seconds, default=1.0)
+        parser.add_argument(
+            "--block-mode", choices=devchain.MODES, default="interval", help="when blocks come; default %(default)s"
+        )
+        parser.add_argument("--block-interval", type=seconds, default=1.0, help="such as 1s or 100ms; default 1s")
         parser.add_argument("--block-gas-limit", type=int, default=-1, help="-1: none")
         parser.add_argument("--min-gas-price", type=Fraction, default=None, help="umfx per gas")
-        parser.add_argument("--mempool-size", type=int, default=_DEFAULTS.mempool_size)
-        parser.add_argument("--keep-blocks", type=int, default=_DEFAULTS.keep_blocks)
+        parser.add_argument(
+            "--mempool-size", type=int, default=_DEFAULTS.mempool_size, help="most waiting; default %(default)s"
+        )
+        parser.add_argument(
+            "--keep-blocks", type=int, default=_DEFAULTS.keep_blocks, help="blocks kept; default %(default)s"
+        )
         parser.add_argument("--history", action="store_true", help="let x-cosmos-block-height select a past height")
-        parser.add_argument("--no-keepalive-policy", dest="keepalive_policy", action="store_false")
+        parser.add_argument(
+            "--no-keepalive-policy",
+            dest="keepalive_policy",
+            action="store_false",
+            help="let clients ping as often as they like",
+        )
         parser.add_argument("--state", type=Path, default=None, help="keep the chain in this file")
-        parser.add_argument("--ready-file", type=Path, default=None)
+        parser.add_argument("--ready-file", type=Path, default=None, help="write the addresses there once it serves")
         parser.add_argument("--in", dest="source", type=Path, default=None, help="a file for `state restore`")
         parser.add_argument("--out", dest="target", type=Path, default=None, help="write the answer there")
 
