@@ -1,6 +1,10 @@
 """TLS towards backends: who is believed, what a fault proves, and certificates that change."""
 
+import contextlib
 import shutil
+import socket
+import ssl
+import threading
 import time
 from pathlib import Path
 
@@ -63,6 +67,31 @@ def test_p15_a_servers_certificate_fault_is_told_exactly_and_nothing_was_sent(pk
     outcome = classify_provision(response)
     assert isinstance(outcome, NotSent)
     assert words in outcome.reason
+
+
+@pytest.mark.parametrize("send", [fetch, one_request])
+def test_p15_bc135_a_server_without_tls_1_3_gets_nothing(pki, send):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(*pki["server"])
+    read = []
+
+    def serve(listener):
+        with (
+            contextlib.suppress(OSError),
+            listener.accept()[0] as plain,
+            context.wrap_socket(plain, server_side=True) as one,
+        ):
+            read.append(one.recv(1))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        request = Request(f"https://127.0.0.1:{listener.getsockname()[1]}/", body=b"{}", tls=Tls(ca_file=pki["ca"]))
+        error = send(request).error
+        thread.join(5)
+    assert (error.kind, error.sent_nothing) == (ErrorKind.TLS, True)
+    assert read == []
 
 
 def test_p15_verification_can_be_skipped(pki):
