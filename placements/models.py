@@ -108,6 +108,9 @@ class Operation(Due):
         ]
         indexes = [
             models.Index(fields=["due_at"], name="operation_due", condition=Q(due_at__isnull=False)),
+            models.Index(
+                fields=["backend", "due_at"], name="operation_due_backend", condition=Q(due_at__isnull=False)
+            ),  # claims go backend by backend, oldest first
             models.Index(fields=["backend"], name="operation_open_backend", condition=Q(settled_at__isnull=True)),
             models.Index(fields=["lease", "settled_at"], name="operation_lease"),
         ]
