@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fred import serve
+from fred import conf, serve
 from fred.celery import QUEUES
 from fred.conf import HouseConfig, ProviderConfig
 from tests.fred.settings_of import good
@@ -78,3 +78,37 @@ def test_what_the_image_copies_reaches_the_build():
     allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     assert {name for line in copies for name in line.split() if f"!{name}" not in allowed} == set()
+
+
+EXAMPLES = ROOT / "fixtures" / "compose"
+
+
+def example_of(name):
+    lines = (EXAMPLES / f"{name}.example").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_every_env_file_has_an_example():
+    named = set()
+    for service in COMPOSE["services"].values():
+        files = service.get("env_file", [])
+        named |= {files} if isinstance(files, str) else set(files)
+    assert {path.name for path in EXAMPLES.iterdir()} == {f"{name}.example" for name in named}
+
+
+def test_the_examples_are_good_once_what_is_empty_is_filled_in():
+    given = example_of("provider.env")
+    empty = {name for name, value in given.items() if not value}
+    filled = {**given, **{name: value for name, value in good().items() if name in empty}}
+    loaded = conf.load({**filled, **example_of("signer.env")}, role=conf.Role.PROVIDER)
+    assert (loaded.provider.warnings, loaded.house.warnings) == ((), ())
+    with pytest.raises(conf.ConfigError) as caught:
+        conf.load(given, role=conf.Role.PROVIDER)
+    missing = {problem.where.partition(" ")[0] for problem in caught.value.problems}
+    assert missing == empty
+
+
+def test_no_example_holds_a_secret():
+    for name in ("provider.env", "signer.env", "postgres.env"):
+        for key, value in example_of(name).items():
+            assert not value or not re.search("SECRET|PASS|MNEMONIC|KEY$|DATABASE", key), key
