@@ -20,6 +20,7 @@ from backends.client import (
     Pulse,
     classify_deprovision,
     classify_provision,
+    count_malformed,
     deprovision_request,
     provision_request,
     resolve_provision,
@@ -181,6 +182,8 @@ class Loop:
                 crash.point("teardown.sent")
                 torn = classify_deprovision(response, dialect=push.target.dialect)
                 self._observe(push, response, torn.pulse, good=isinstance(torn, Done))
+                if isinstance(torn, Ambiguous) and torn.malformed:
+                    count_malformed(push.target, "deprovision", why=torn.malformed, body=response.body)
                 return torn
             case Stage.POSTING:
                 return self._posted(push, response)
@@ -200,8 +203,7 @@ class Loop:
         outcome = classify_provision(response, dialect=push.target.dialect)
         self._observe(push, response, outcome.pulse, good=isinstance(outcome, Accepted))
         if isinstance(outcome, Ambiguous) and outcome.malformed:
-            metrics.MALFORMED_ERROR_BODIES.labels(push.backend, "provision").inc()
-            log.warning("backend.malformed_error_body", backend=push.backend, reason=outcome.malformed)
+            count_malformed(push.target, "provision", why=outcome.malformed, body=response.body)
         if isinstance(outcome, AlreadyProvisioned | CapacityClaimed):
             push.unproven = outcome
             self._send(push, Stage.RESOLVING)

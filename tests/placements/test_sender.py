@@ -8,9 +8,10 @@ import pytest
 from django.conf import settings
 from django.db import DataError, connection, transaction
 from django.utils import timezone
+from structlog.testing import capture_logs
 
 from backends import targets
-from fred import breaker
+from fred import breaker, metrics
 from leases.models import Lease
 from placements import dispatch, outcomes, pushes
 from placements.models import Operation, Teardown
@@ -194,6 +195,22 @@ def test_bc_a_refusal_is_recorded_with_its_code_and_wakes(backend, sender):
     until(operation, state=S.REFUSED, refusal="unknown_sku", error="no such plan", due_at=None)
     assert operation.finished_at is not None
     assert Lease.objects.get().due_at is not None
+
+
+def test_p4_p6_a_body_off_the_contract_is_counted_and_logged_and_refuses_nothing(backend, sender):
+    operation = due()
+    backend.script["provision"].append((400, b"<html>secret of the backend</html>"))
+    before = metrics.MALFORMED_ERROR_BODIES.labels("mock-1", "provision")._value.get()
+    with capture_logs() as lines:
+        sender.pull()
+        until(operation, state=S.IN_DOUBT, attempts=1)
+        wait_until(lambda: metrics.MALFORMED_ERROR_BODIES.labels("mock-1", "provision")._value.get() == before + 1)
+        wait_until(lambda: any(line["event"] == "malformed error body" for line in lines))
+    (line,) = [line for line in lines if line["event"] == "malformed error body"]
+    assert (line["backend"], line["operation"], line["log_level"]) == ("mock-1", "provision", "warning")
+    assert (line["why"], "secret of the backend" in line["body"]) == ("body is not the JSON error envelope", True)
+    operation.refresh_from_db()
+    assert (operation.error, operation.refusal) == ("", "")
 
 
 def test_a_fresh_503_is_a_capacity_refusal_only_if_a_point_read_finds_nothing(backend, sender):
