@@ -21,7 +21,7 @@ from redis.retry import Retry
 from backends.models import Backend, HealthCheck
 from fred import heartbeat
 from fred.health import Finding, Part, Prober, Question
-from leases.models import Payload
+from leases.models import ChainCursor, Payload
 from placements.models import Operation, Placement
 from reconciliation.models import SweepBackend
 from tenants_api.models import UsedToken
@@ -29,6 +29,9 @@ from tenants_api.models import UsedToken
 STALE_AFTER: Final = timedelta(seconds=60)
 """A probe of chain or backend that is older says nothing any more."""
 CHAIN: Final = "chain"
+CHAIN_FAILED: Final = "chain connectivity failed"
+SUSPECT: Final = "the chain is suspect: "
+"""Followed by why, and since when. Then nothing is concluded from it, though its node may answer well."""
 WATCHER: Final = "watcher"
 """Written by the watcher itself, with its own fixed words for what is wrong."""
 STORES: Final = {
@@ -54,20 +57,27 @@ class RemoteResults:
         self._lock = threading.Lock()
         self._healthy: dict[str, bool] = {}
         self._watcher = NO_WATCHER
+        self._chain = CHAIN_FAILED
 
-    def keep(self, healthy: Mapping[str, bool], *, watcher: str) -> None:
-        """Replace the copy by what was just read; `watcher` is its complaint, empty when it has none."""
+    def keep(self, healthy: Mapping[str, bool], *, watcher: str, chain: str = CHAIN_FAILED) -> None:
+        """Replace the copy by what was just read; `watcher` is its complaint, empty when it has none.
+
+        `chain` says what is wrong with the chain: of the probe's failure, or of a suspicion whatever the probe found.
+        """
         with self._lock:
             self._healthy = dict(healthy)
             self._watcher = watcher
+            self._chain = chain
 
     def findings(self) -> list[Finding]:
         """One finding for the chain and one for each configured backend; unknown is unhealthy."""
         with self._lock:
-            healthy, watcher = dict(self._healthy), self._watcher
+            healthy, watcher, chain = dict(self._healthy), self._watcher, self._chain
+        if chain.startswith(SUSPECT):
+            healthy[CHAIN] = False
         backends = settings.FRED.backends
         return [
-            _remote(CHAIN, "chain connectivity failed", healthy=healthy.get(CHAIN, False)),
+            _remote(CHAIN, chain, healthy=healthy.get(CHAIN, False)),
             *(
                 Finding(f"backend:{backend.name}", local=False, message="backend is fenced")
                 if backend.fenced
@@ -93,12 +103,22 @@ def ask_database() -> Part:
         _remote_results.keep(
             dict(HealthCheck.objects.filter(checked_at__gt=Now() - STALE_AFTER).values_list("name", "healthy")),
             watcher=_watchers_complaint(),
+            chain=_chains_complaint(),
         )
         in_flight = Operation.objects.filter(settled_at__isnull=True).count()
         findings = [*_stores(broken=False), _inventory(), *_remote_results.findings()]
     finally:
         connections.close_all()
     return Part(findings, in_flight)
+
+
+def _chains_complaint() -> str:
+    """The suspicion, what a probe found that asked the node, or that it could not ask."""
+    cursor = ChainCursor.objects.filter(chain_id=settings.FRED.chain_id).first()
+    if cursor is not None and cursor.suspect_reason:
+        return f"{SUSPECT}{cursor.suspect_reason} since {cursor.suspect_since:%Y-%m-%dT%H:%M:%SZ}"
+    detail = HealthCheck.objects.filter(name=CHAIN).values_list("detail", flat=True).first() or ""
+    return detail if detail.startswith("the node ") else CHAIN_FAILED
 
 
 def _watchers_complaint() -> str:

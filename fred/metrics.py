@@ -150,6 +150,28 @@ CHAIN_RECONNECTS = _preset(
     Counter("fred_chain_events_reconnects_total", "New connections of the event stream", ("reason",)),
     ("error_frame", "no_confirmation", "silent", "closed"),
 )
+CHAIN_ENDPOINT_SWITCHES = Counter("fred_chain_endpoint_switches_total", "Nodes left for the next one")
+CHAIN_STALE_READS = _preset(
+    Counter("fred_chain_stale_reads_total", "Reads older than what is stored, and ignored", ("query",)),
+    ("get_lease", "list_leases", "latest_block"),
+)
+CHAIN_FAULT_KINDS = (
+    # calls
+    *("unavailable", "timeout", "grpc_error", "slow", "rpc_unavailable", "rpc_error", "unknown_field"),
+    # what queries say
+    *("stale_read", "lease_unknown", "listing_cut", "empty_page", "index_lag"),
+    # transactions
+    *("sequence", "mempool_full", "fee_refused", "out_of_gas", "tx_refused", "tx_failed", "gas_unknown"),
+    "not_included",
+    # the node
+    *("catching_up", "other_chain", "behind", "other_history"),
+    # the event stream
+    *("stream_connect", "stream_closed", "stream_error", "stream_unconfirmed", "stream_half_open"),
+    *("frame_unreadable", "frame_missing", "frame_doubled", "frame_disordered", "frame_late"),
+)
+CHAIN_FAULTS = _preset(
+    Counter("fred_chain_faults_total", "What a node was seen to do wrong", ("kind",)), CHAIN_FAULT_KINDS
+)
 EVENTS_DROPPED = _preset(
     Counter("fred_events_dropped_total", "Chain events lost before they were stored", ("event_type",)),
     ("lease_created", "lease_acknowledged", "lease_rejected", "lease_closed", "lease_expired", "lease_auto_closed"),

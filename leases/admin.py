@@ -13,7 +13,7 @@ from django.utils.html import format_html
 
 from fred.admin import DueFilter, ReadOnlyAdmin, hexadecimal, lease_link, link
 from fred.decoding import DecodeError, decode_uuid
-from leases.models import ChainAction, ChainCursor, ChainEvent, ChainTx, Lease, Payload, Signer, StatusEvent
+from leases.models import ChainAction, ChainEvent, ChainTx, Lease, Payload, Signer, StatusEvent
 from leases.status import LeaseState
 
 STORY_ROWS = 20
@@ -146,13 +146,6 @@ class ChainEventAdmin(ReadOnlyAdmin):
     list_display = ("id", "type", lease_link, "height", "tx_hash", "seen_at")
     list_filter = ("type", "chain_id")
     search_fields = ("=tx_hash",)
-
-
-@admin.register(ChainCursor)
-class ChainCursorAdmin(ReadOnlyAdmin):
-    """How far each chain was read."""
-
-    list_display = ("chain_id", "last_height", "head_height", "head_seen_at", "alive_at", "trusted_from_at")
 
 
 @admin.register(Signer)

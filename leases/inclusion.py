@@ -18,6 +18,7 @@ from django.db import transaction
 from fred import crash, due, metrics
 from fred.tasks import LANES, SUB_SIGNERS, hint
 from leases import sql, subsigner_sql, tx_sql, wake
+from leases.chain import noticed
 from leases.chain.client import Absent, Broadcast, ChainClient, ExactLease, TxResult, Unknown
 from leases.chain.codes import Verdict, verdict
 from leases.chain.errors import ChainError, ChainUnavailable
@@ -129,6 +130,8 @@ def _missing(tx: OpenTx, height: int, chain: ChainClient) -> bool:
     still_for = tx_sql.note_height(tx.id, epoch=tx.epoch, height=height)
     if height <= tx.timeout_height + MORE_BLOCKS:
         if tx.state == ChainTx.State.SIGNED or tx.age > SEEN_AFTER:
+            if tx.age > SEEN_AFTER:
+                noticed.fault("not_included", f"{tx.tx_hash} at height {height}")
             if tx.age > SEEN_AFTER and _sequence_is_used(tx, chain):
                 return _dropped(tx, log_text=f"another transaction took its sequence {tx.sequence}")
             if still_for > settings.FRED.tx_timeout:

@@ -120,6 +120,13 @@ class ChainCursor(models.Model):
     trusted_block_at = models.DateTimeField(
         null=True, blank=True, help_text="The same, by the clock of the chain's blocks."
     )
+    known_height = models.BigIntegerField(null=True, blank=True, help_text="The newest block whose hash is known.")
+    known_hash = models.TextField(db_default="", blank=True)
+    suspect_reason = models.TextField(
+        db_default="", blank=True, help_text="Why no look believes the chain: node_behind, other_history, other_chain."
+    )
+    suspect_detail = models.TextField(db_default="", blank=True)
+    suspect_since = models.DateTimeField(null=True, blank=True)
     alive_at = models.DateTimeField(db_default=Now())
     system_identifier = models.TextField(default="", blank=True)
     timeline_id = models.IntegerField(default=0)

@@ -33,14 +33,18 @@ class _Kept(Generic[T]):
             return self._kept[2]
 
 
-_client: _Kept[ChainClient] = _Kept(lambda config, _: configured.chain_client(config))
+_nodes: _Kept[configured.Nodes] = _Kept(lambda config, _: configured.Nodes(config))
 _provider: _Kept[Signer] = _Kept(configured.provider_signer)
 _sub_keys: _Kept[SubKeys] = _Kept(configured.sub_keys)
 
 
 def client() -> ChainClient:
-    """The chain that the settings name. Threads share it; a forked child connects anew by itself."""
-    return _client.get()
+    """The chain, through the node that is asked now. Threads share it; a forked child connects anew by itself.
+
+    Whoever does one piece of work (a listing, a transaction up to its broadcast) keeps what this returned; the next
+    piece may go to another node.
+    """
+    return _nodes.get().client()
 
 
 def provider() -> Signer:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from fred.metrics import CHAIN_STALE_READS
 from leases.chain.client import ChainLease
 from leases.status import TERMINAL
 
@@ -106,7 +107,10 @@ def store_reads(
     lock_or_stub(lease.uuid for lease, _ in rows)
     with connection.cursor() as cursor:
         cursor.execute(_STORE, _columns(rows, claimed or {}))
-        return {uuid: Stored(changed=changed, woken=woken) for uuid, changed, woken in cursor.fetchall()}
+        stored = {uuid: Stored(changed=changed, woken=woken) for uuid, changed, woken in cursor.fetchall()}
+    if not exact and len(stored) < len(rows):
+        CHAIN_STALE_READS.labels("list_leases").inc(len(rows) - len(stored))
+    return stored
 
 
 _STORE = """

@@ -12,10 +12,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from fred import breaker, due
+from fred import breaker, due, metrics
 from fred.models import PeriodicTask
 from leases import sql as lease_sql
 from leases import wake
+from leases.chain import noticed
 from leases.chain.client import Absent as ChainAbsent
 from leases.chain.client import ChainLease
 from leases.chain.client import ExactLease as ChainExact
@@ -23,10 +24,12 @@ from leases.status import TERMINAL, LeaseState
 from placements.status import OperationState
 from reconciliation import facts_sql as q
 from reconciliation import facts_types as f
+from reconciliation import suspect_sql
 from reconciliation.sources import Sources, provider_uuid
 
 LIST_FROM = 20
 """A batch with at least this many leases to read asks for the list of PENDING ones first."""
+SUSPECT = f.Unknown("chain_suspect")
 LISTING = "pending-listing"
 LISTING_WAIT_S = 2.0
 
@@ -38,14 +41,20 @@ def gather(claimed: Mapping[UUID, int], sources: Sources) -> tuple[dict[UUID, f.
 
     Leases whose stored facts are older than their news are read from the chain first; what was read is stored, and
     wakes nobody who still holds the claim. A lease whose claim was lost meanwhile, to somebody else's listing perhaps,
-    is missing: deciding on it would be in vain.
+    is missing: deciding on it would be in vain. While the chain is suspect nothing is read, and nothing known of it is
+    believed.
     """
-    exact = _refresh(claimed, sources)
+    if suspect_sql.standing(settings.FRED.chain_id)[0]:
+        exact: dict[UUID, f.ChainFact] = dict.fromkeys(claimed, SUSPECT)
+    else:
+        exact = _refresh(claimed, sources)
     return _assemble(q.standing(claimed), exact, sources), q.now()
 
 
 def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
     """Read these leases exactly now and store what the chain said; the facts are good for destroying by."""
+    if suspect_sql.standing(settings.FRED.chain_id)[0]:
+        return dict.fromkeys(wanted, SUSPECT)
     answers = sources.exact(wanted)
     _store(answers, claimed)
     rows = {row[0]: row for row in q.leases(list(answers))}
@@ -56,9 +65,14 @@ def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: So
                 found[uuid] = answer
             case ChainAbsent():
                 found[uuid] = f.Absent() if rows[uuid][3] is None else f.Unknown("chain_unknown")
+                if rows[uuid][3] is not None:
+                    noticed.fault("lease_unknown", str(uuid))
             case ChainExact(lease=lease, height=height):
                 stale = height < rows[uuid][9] or height < rows[uuid][4]
                 found[uuid] = f.Unknown("chain_stale") if stale else f.ExactLease(lease.state)
+                if stale:
+                    metrics.CHAIN_STALE_READS.labels("get_lease").inc()
+                    noticed.fault("stale_read", f"lease {uuid} at {height}")
                 if rows[uuid][3] in TERMINAL:  # a stored end is exact for ever, whatever a node behind says
                     found[uuid] = f.ExactLease(LeaseState(rows[uuid][3]))
     return found

@@ -1,4 +1,6 @@
-"""What an operator may do to a backend: fence, unfence, drain, undrain, retire. Each leaves a row that nobody changes.
+"""What an operator may do to a backend (fence, unfence, drain, undrain, retire), and to a chain that is suspect.
+
+Each leaves a row that nobody changes.
 
 The row is written in the transaction of the effect; what is refused is written too. Nothing here contacts a backend.
 """
@@ -21,6 +23,7 @@ from backends.models import Backend
 from fred import metrics
 from fred.errors import FredError
 from leases import wake
+from reconciliation import suspect_sql, suspicion
 from reconciliation.models import OperatorAction
 
 log = structlog.get_logger(__name__)
@@ -94,6 +97,29 @@ def retire(name: str, *, reason: str, operator: Operator) -> bool:
         return {"retired_at": Now()}
 
     return _act("retire", name, change, reason=reason, operator=operator)
+
+
+def believe_chain(chain_id: str, *, reason: str, operator: Operator) -> bool:
+    """End the suspicion of a chain: the operator vouches for what its node shows now.
+
+    Returns whether it was suspect. Raises `Refused` without a reason, and for a chain that is not the configured one.
+    A node that is still far behind is suspected anew after a minute: heights never go back.
+    """
+    if not reason.strip():
+        raise Refused("a reason is needed")
+    record = OperatorAction(
+        actor=operator.actor, source=operator.source, action="believe_chain", target=f"chain:{chain_id}", reason=reason
+    )
+    if chain_id != settings.FRED.chain_id:
+        record.result, record.error = "refused", f"the configured chain is {settings.FRED.chain_id}"
+        record.save(force_insert=True)
+        raise Refused(record.error)
+    why, detail, since = suspect_sql.standing(chain_id)
+    record.before = {"suspect_reason": why, "detail": detail, "since": since.isoformat() if since else None}
+    ended = suspicion.end(operator=True, record=record)
+    metrics.AUDIT_EVENTS.labels("believe_chain", operator.source).inc()
+    log.warning("operator.acted", action="believe_chain", chain=chain_id, actor=operator.actor, result=record.result)
+    return ended
 
 
 def users_of(name: str) -> dict[str, int]:

@@ -70,7 +70,7 @@ def ask(probes: Mapping[str, Probe], *, limit_s: float = LIMIT_S) -> dict[str, H
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the chain said before: the time of the newest block seen, and a lease that was ACTIVE, with its height."""
+    """What the chain said before: the time of the newest block seen, and a lease that it had, with its height."""
 
     head_time: datetime | None = None
     lease: UUID | None = None
@@ -78,11 +78,13 @@ class Known:
 
 
 def known() -> Known:
-    """Read it from the rows: the watcher's head, and the newest of the ACTIVE leases."""
+    """Read it from the rows: the watcher's head, and a live lease that was not found since, else the newest ACTIVE."""
     head = ChainCursor.objects.filter(chain_id=settings.FRED.chain_id).values_list("head_time", flat=True).first()
-    active = Lease.objects.filter(chain_state=LeaseState.ACTIVE).order_by("-uuid").values_list("uuid", "chain_height")
-    for uuid, height in active[:1]:
-        return Known(head, uuid, height)
+    lost = Lease.objects.filter(chain_state__in=(LeaseState.PENDING, LeaseState.ACTIVE), absent_height__isnull=False)
+    active = Lease.objects.filter(chain_state=LeaseState.ACTIVE)
+    for which in (lost, active):
+        for uuid, height in which.order_by("-uuid").values_list("uuid", "chain_height")[:1]:
+            return Known(head, uuid, height)
     return Known(head)
 
 
@@ -97,18 +99,21 @@ def _probes() -> dict[str, Probe]:
 def probe_chain(before: Known) -> Health:
     """Ask the node for its state, not only whether it listens: an account, its head, a lease that it must know.
 
-    A node behind what was seen, or of a chain on which none of it happened, answers every question, and wrongly.
+    A node behind what was seen, or of a chain on which none of it happened, answers every question, and wrongly. Such
+    a finding begins with "the node": readiness shows it as it is.
     """
     chain = node.client()
     try:
         chain.account(settings.FRED.provider_address)
         head = chain.latest_height()
+        if head.chain_id not in {"", settings.FRED.chain_id}:
+            return Health(healthy=False, error=f"the node serves chain {head.chain_id}")
         if before.head_time is not None and head.time < before.head_time - MAY_LAG:
             return Health(healthy=False, error=f"the node is at height {head.height}, far behind what was seen before")
         if before.lease is not None:
             found = chain.lease(before.lease)
             if isinstance(found, Absent) and found.height >= before.height:
-                return Health(healthy=False, error=f"the node does not know lease {before.lease}, which was ACTIVE")
+                return Health(healthy=False, error=f"the node does not know lease {before.lease}, which it had")
     except ChainError as error:
         return Health(healthy=False, error=logs.chain_of(error))
     return Health(healthy=True)

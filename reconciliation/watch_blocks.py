@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 from django.conf import settings
@@ -26,11 +26,25 @@ SEARCHED = (EventType.CREATED, EventType.CLOSED, EventType.CANCELLED, EventType.
 
 
 class Blocks:
-    """Follows a chain's blocks through its RPC. Blocking; used by one thread."""
+    """Follows a chain's blocks through the RPC that is used now. Blocking; used by one thread.
 
-    def __init__(self, rpc: NodeRpc, *, pause: Callable[[float], object]) -> None:
-        self._rpc = rpc
+    `told` hears of the events of every block that was read, after they are stored.
+    """
+
+    def __init__(
+        self,
+        rpc: Callable[[], NodeRpc],
+        *,
+        pause: Callable[[float], object],
+        told: Callable[[Sequence[LeaseEvent]], object],
+    ) -> None:
+        self._node = rpc
         self._pause = pause
+        self._told = told
+
+    @property
+    def _rpc(self) -> NodeRpc:
+        return self._node()
 
     def follow(self, head: int) -> int:
         """Read and store every block up to `head`, moving the cursor behind what is stored; return where it stands.
@@ -56,6 +70,7 @@ class Blocks:
                 self._leap(last, head)
                 return head
             watch_store.store_events(events)
+            self._told(events)
             crash.point("watcher.stored")
             watch_sql.move_cursor(chain_id, to=until)
             last = until

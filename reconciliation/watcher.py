@@ -1,11 +1,13 @@
 """The watcher: what the chain tells becomes rows and wakes, and nothing else.
 
-Two connections. One brings lease events, stored as they come; they never move the cursor. The other brings headers:
-each makes our open transactions due for a look-up, and has every block up to it read and stored, which alone moves
-the cursor. So a lost, broken or doubled frame costs nothing, and two watchers do each other no harm.
+Two connections. One brings lease events, stored as they come; they never move the cursor. The other brings headers
+and what our own transactions cause: each header makes our open transactions due for a look-up, and has every block up
+to it read and stored, which alone moves the cursor. So a lost, broken or doubled frame costs nothing, and two watchers
+do each other no harm.
 
 A node behind what was seen before, of another chain or of one that began anew, is refused: its events are old or
-foreign. The cursor never goes back; looks learn from the age of the head that nothing fresh is known.
+foreign. The cursor never goes back; looks learn from the age of the head that nothing fresh is known, and from the
+suspicion of `reconciliation.suspicion` that nothing of this chain is to be believed.
 """
 
 from __future__ import annotations
@@ -24,13 +26,15 @@ from django.db import connection
 
 from fred import metrics
 from fred.conf import ProviderConfig
-from leases.chain import configured
+from leases.chain import configured, noticed
 from leases.chain.errors import ChainError
 from leases.chain.events import Header, LeaseEvent
 from leases.chain.rpc import NodeRpc
-from leases.chain.stream import HEADER_QUERY, ChainStream, Connected, LeaseEvents, Lost, event_queries
+from leases.chain.stream import ChainStream, Connected, LeaseEvents, Lost, echo_queries, event_queries
 from reconciliation import watch_sql, watch_store
+from reconciliation.suspicion import Judge
 from reconciliation.watch_blocks import Blocks
+from reconciliation.watch_owed import DEAF_SECONDS, Owed
 
 log = structlog.get_logger("reconciliation.watcher")
 
@@ -39,8 +43,17 @@ BEAT_SECONDS = 10.0
 SILENT_SECONDS = 30.0
 """Without a new head for so long the chain counts as silent."""
 RETRY_SECONDS = 1.0
+MIND_SECONDS = 1.0
+LATE_BLOCKS = 3
+"""A frame whose block lies so far behind the newest header is late."""
 STREAM_TOPIC = "events.chain"
-RECONNECT_LABELS = {"error_frame": "error_frame", "unconfirmed": "no_confirmation", "ping": "silent"}
+RECONNECT_LABELS = {
+    "error_frame": "error_frame", "unconfirmed": "no_confirmation", "ping": "silent", "silent": "silent",
+}  # fmt: skip
+LOST_FAULTS = {
+    "connect": "stream_connect", "error_frame": "stream_error", "unconfirmed": "stream_unconfirmed",
+    "ping": "stream_half_open", "closed": "stream_closed",
+}  # fmt: skip
 
 T = TypeVar("T")
 
@@ -50,11 +63,16 @@ class Watcher:
 
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
-        self._rpc: NodeRpc = configured.node_rpc(config)
+        self._nodes = configured.endpoints(config)
+        self._rpcs = configured.node_rpcs(config, self._nodes)
         self._stopping = threading.Event()
-        self._blocks = Blocks(self._rpc, pause=self._stopping.wait)
+        self._owed = Owed()
+        self._blocks = Blocks(lambda: self._rpc, pause=self._stopping.wait, told=self._owed.told_by_block)
+        self._judge = Judge()
         # A thread for each kind, with a connection of its own: a large block must not hold a frame up.
-        self._threads = {name: ThreadPoolExecutor(1, f"watch-{name}") for name in ("frames", "heads", "blocks", "beat")}
+        self._threads = {
+            name: ThreadPoolExecutor(1, f"watch-{name}") for name in ("frames", "heads", "blocks", "status", "beat")
+        }
         self._frames: asyncio.Queue[LeaseEvents] = asyncio.Queue()
         self._newest: Header | None = None
         self._has_newest = asyncio.Event()
@@ -63,7 +81,17 @@ class Watcher:
         self._cursor = 0
         self._target = 0
         self._fresh_at = 0.0
+        self._heard_header_at = 0.0
         self._complaint = "the chain has not answered yet"
+        self._refused = False
+        self._events = self._stream(event_queries(config.provider_uuid))
+        self._headers = self._stream(echo_queries(config.provider_uuid))
+        self._connected_to = self._nodes.index
+
+    @property
+    def _rpc(self) -> NodeRpc:
+        """The RPC of the node that is asked now."""
+        return self._rpcs[self._nodes.index]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch until `stop` is set."""
@@ -73,6 +101,7 @@ class Watcher:
             self._store_frames(),
             self._note_heads(),
             self._read_blocks(),
+            self._mind_streams(),
             self._beat(),
         ]
         tasks = [asyncio.create_task(one) for one in work]
@@ -93,58 +122,100 @@ class Watcher:
     # What the connections bring
 
     async def _hear_events(self) -> None:
-        async for item in self._stream(event_queries(self._config.provider_uuid)).items():
+        async for item in self._events.items():
             match item:
                 case LeaseEvents():
-                    self._frames.put_nowait(item)
+                    self._take(item)
                 case Connected():
                     log.info("watcher.connected")
+                    self._connected()
                     await self._ask_node()
+                    self._owed.connected(above=max(self._target, self._newest.height if self._newest else 0))
                 case Lost():
+                    self._owed.lost()
                     self._lost(item)
                 case _:
                     pass
 
     async def _hear_headers(self) -> None:
-        async for item in self._stream((HEADER_QUERY,)).items():
+        async for item in self._headers.items():
             match item:
                 case Header():
                     self._newest = item
+                    self._heard_header_at = time.monotonic()
                     self._has_newest.set()
+                case LeaseEvents():
+                    self._take(item)
                 case Connected():
+                    self._heard_header_at = time.monotonic()
+                    self._connected()
                     await self._ask_node()
                 case Lost():
                     self._lost(item)
                 case _:
                     pass
 
+    def _take(self, frame: LeaseEvents) -> None:
+        self._owed.told_by_frame(frame.height)
+        if self._newest is not None and frame.height <= self._newest.height - LATE_BLOCKS:
+            noticed.fault("frame_late", f"block {frame.height} at {self._newest.height}")
+        self._frames.put_nowait(frame)
+
     def _stream(self, queries: tuple[str, ...]) -> ChainStream:
         return _CountedStream(
-            self._config.websocket_url,
+            lambda: self._nodes.current.websocket,
             queries=queries,
             provider_uuid=self._config.provider_uuid,
             ping_interval=self._config.websocket_ping_interval.total_seconds(),
             reconnect_initial=self._config.websocket_reconnect_initial.total_seconds(),
             reconnect_max=self._config.websocket_reconnect_max.total_seconds(),
+            ca_file=self._config.grpc_tls_ca_file,
         )
+
+    def _connected(self) -> None:
+        self._connected_to = self._nodes.index
+        self._nodes.note(self._nodes.index, answered=True)
 
     def _lost(self, lost: Lost) -> None:
         metrics.CHAIN_RECONNECTS.labels(RECONNECT_LABELS.get(lost.reason, "closed")).inc()
+        if lost.reason in LOST_FAULTS:
+            noticed.fault(LOST_FAULTS[lost.reason], lost.detail)
+        if lost.reason == "connect":
+            self._nodes.note(self._nodes.index, answered=False)
         self._complaint = "the event stream is not connected"
         log.warning("watcher.lost", reason=lost.reason, detail=lost.detail, delay=lost.delay)
+
+    async def _mind_streams(self) -> None:
+        """Give connections up that pings say nothing against: to a node that was left, and those that tell nothing."""
+        while True:
+            await asyncio.sleep(MIND_SECONDS)
+            if self._nodes.index != self._connected_to:
+                self._connected_to = self._nodes.index
+                for stream in (self._events, self._headers):
+                    stream.break_off("switched")
+            if self._owed.is_deaf():
+                log.warning("watcher.stream_tells_nothing", stream="events")
+                self._events.break_off("silent")
+            if self._fresh_at > self._heard_header_at + DEAF_SECONDS:
+                log.warning("watcher.stream_tells_nothing", stream="headers")
+                self._heard_header_at = time.monotonic()
+                self._headers.break_off("silent")
 
     async def _ask_node(self) -> None:
         """After a connection: where does the node stand? Its blocks since the cursor are read at once."""
         try:
-            status = await self._in_thread("blocks", self._rpc.status)
+            status = await self._in_thread("status", self._rpc.status)
         except ChainError as error:
             self._refuse("the chain does not answer")
             log.info("watcher.no_status", error=str(error))
             return
         if status.is_catching_up:
+            noticed.fault("catching_up", f"height {status.height}")
             self._refuse("the node is catching up")
             return
-        self._newest = Header(height=status.height, time=status.time, chain_id=status.chain_id)
+        self._newest = Header(
+            height=status.height, time=status.time, chain_id=status.chain_id, block_hash=status.block_hash
+        )
         self._has_newest.set()
 
     # What becomes of it
@@ -157,8 +228,8 @@ class Watcher:
                 frames.append(self._frames.get_nowait())
             # Up to the cursor every block was read and stored: this is a replay, or a chain that began anew.
             events = [event for frame in frames if frame.height > self._cursor for event in frame.events]
-            if not events:
-                continue
+            if not events or self._refused:
+                continue  # what a refused node told stands in no block that is read
             try:
                 await self._in_thread("frames", watch_store.store_events, events)
             except DatabaseFailure as error:
@@ -171,35 +242,37 @@ class Watcher:
             await self._has_newest.wait()
             self._has_newest.clear()
             header = self._newest
-            if header is None or not self._is_ours(header):
+            if header is None:
                 continue
             try:
+                complaint = await self._in_thread("heads", self._judge.complaint, header, self._rpc)
+                if complaint:
+                    self._refuse(complaint)
+                    continue
                 if not self._begun.is_set():
                     await self._begin(header)
                 is_fresh = await self._in_thread("heads", _see, header)
             except DatabaseFailure as error:
                 log.warning("watcher.head_not_stored", height=header.height, error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
-                self._has_newest.set()
-                continue
-            if is_fresh:
-                self._fresh_at = time.monotonic()
-                self._complaint = ""
-                self._target = max(self._target, header.height)
-                self._wants_blocks.set()
+            except ChainError as error:
+                self._refuse("the chain does not answer")
+                log.info("watcher.no_status", error=str(error))
             else:
-                self._refuse(f"the node is at height {header.height}, below what was seen before")
-
-    def _is_ours(self, header: Header) -> bool:
-        if header.chain_id in {"", self._config.chain_id}:
-            return True
-        self._refuse(f"the node serves chain {header.chain_id}")
-        return False
+                if is_fresh:
+                    self._fresh_at = time.monotonic()
+                    self._complaint = ""
+                    self._refused = False
+                    self._target = max(self._target, header.height)
+                    self._wants_blocks.set()
+                continue  # if not, another watcher saw a higher one just now
+            await asyncio.sleep(RETRY_SECONDS)
+            self._has_newest.set()
 
     def _refuse(self, complaint: str) -> None:
         if self._complaint != complaint:
             log.warning("watcher.refuses", reason=complaint)
         self._complaint = complaint
+        self._refused = True
 
     async def _begin(self, header: Header) -> None:
         cursor = await self._in_thread("beat", _begin, header)

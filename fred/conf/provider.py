@@ -78,15 +78,21 @@ class ProviderConfig(BaseModel):
     chain_profile: Literal["auto", "A", "B", "C"] = "auto"
     """Which generation of chain to assume."""
     grpc_endpoint: Text = "localhost:9090"
-    """The node's gRPC, for queries and broadcasts."""
+    """The node's gRPC, for queries and broadcasts.
+
+    Several nodes: a list with commas; after three calls in a row without an answer the next is asked.
+    """
     grpc_tls_enabled: Bool = False
-    """Use TLS to that endpoint."""
+    """Use TLS to that endpoint, of every node."""
     grpc_tls_ca_file: Text = ""
-    """PEM bundle to verify it with; empty: the system's certificates."""
+    """PEM bundle to verify nodes with, also for `wss://`; empty: the system's certificates."""
     grpc_tls_skip_verify: Bool = False
-    """Do not verify its certificate. Refused in production together with TLS."""
+    """Do not verify their certificates. Refused in production together with TLS."""
     websocket_url: Text = "ws://localhost:26657/websocket"
-    """The node's event stream, `ws://` or `wss://`; its HTTP RPC is reached at the same place."""
+    """The node's event stream, `ws://` or `wss://`; its HTTP RPC is reached at the same place.
+
+    Several nodes: a list with commas, in the order of `grpc_endpoint` and as long.
+    """
     websocket_ping_interval: Duration = timedelta(seconds=30)
     """Time between pings on the event stream. Above 0."""
     websocket_reconnect_initial: Duration = timedelta(seconds=1)
@@ -211,11 +217,6 @@ class ProviderConfig(BaseModel):
     def default_backend(self) -> BackendConfig:
         """The marked default, else the first entry."""
         return next((backend for backend in self.backends if backend.default), self.backends[0])
-
-    @property
-    def grpc_address(self) -> tuple[str, int]:
-        """Host and port of the chain's gRPC endpoint."""
-        return split_host_port(self.grpc_endpoint)
 
     @property
     def api_address(self) -> tuple[str, int]:

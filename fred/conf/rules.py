@@ -19,16 +19,33 @@ from fred.conf.rule import (
     when,
 )
 from fred.conf.urls import check_production_url, check_url, path_of
-from fred.conf.values import format_duration
+from fred.conf.values import format_duration, split_host_port, split_list
 
 
 def _websocket_url(config: ProviderConfig) -> Iterator[str]:
-    text = config.websocket_url
-    scheme, separator, rest = text.partition("://")
-    if not separator or not rest.strip("/") or any(character.isspace() for character in text):
-        yield f"websocket_url is not a valid URL: {text!r}"
-    elif scheme not in {"ws", "wss"}:
-        yield "websocket_url must use ws:// or wss:// scheme"
+    for text in split_list(config.websocket_url):
+        scheme, separator, rest = text.partition("://")
+        if not separator or not rest.strip("/") or any(character.isspace() for character in text):
+            yield f"websocket_url is not a valid URL: {text!r}"
+        elif scheme not in {"ws", "wss"}:
+            yield "websocket_url must use ws:// or wss:// scheme"
+
+
+def _grpc_endpoint(config: ProviderConfig) -> Iterator[str]:
+    for text in split_list(config.grpc_endpoint):
+        try:
+            split_host_port(text)
+        except ValueError as error:
+            yield f"grpc_endpoint must be in host:port format: {error}"
+
+
+def _one_stream_for_each_node(config: ProviderConfig) -> Iterator[str]:
+    nodes, streams = split_list(config.grpc_endpoint), split_list(config.websocket_url)
+    if len(nodes) != len(streams):
+        yield f"grpc_endpoint names {len(nodes)} node(s) and websocket_url {len(streams)}: the i-th belong together"
+    for key, named in (("grpc_endpoint", nodes), ("websocket_url", streams)):
+        if len(set(named)) != len(named):
+            yield f"{key} names a node twice"
 
 
 def _credit_above_withdraw(config: ProviderConfig) -> Iterator[str]:
@@ -253,7 +270,10 @@ PROVIDER_RULES: tuple[Rule[ProviderConfig], ...] = (
     positive("reconciliation_interval"),
     positive("shutdown_timeout"),
     Rule(("websocket_url",), _websocket_url, "write for example ws://localhost:26657/websocket"),
-    host_port("grpc_endpoint"),
+    Rule(("grpc_endpoint",), _grpc_endpoint, "write host:port, an IPv6 host in brackets"),
+    Rule(
+        ("grpc_endpoint", "websocket_url"), _one_stream_for_each_node, "write as many of one as of the other, in order"
+    ),
     host_port("api_listen_addr"),
     Rule(
         ("tls_cert_file", "tls_key_file"),

@@ -102,6 +102,11 @@ def _trim(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def split_list(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas, without the spaces around them; an empty part stays, to be complained of."""
+    return tuple(part.strip() for part in text.split(","))
+
+
 def parse_bool(value: object) -> bool:
     """A Go boolean; anything else is refused, never taken for false."""
     if isinstance(value, bool):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import ssl
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import grpc
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from google.protobuf.unknown_fields import UnknownFieldSet
 
+from leases.chain import noticed
 from leases.chain.errors import CallRefused, ChainError, ChainUnavailable
 
 HEIGHT_HEADER = "x-cosmos-block-height"
@@ -44,6 +47,8 @@ _SILENT = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+_TRANSPORT = {grpc.StatusCode.UNAVAILABLE: "unavailable", grpc.StatusCode.DEADLINE_EXCEEDED: "timeout"}
+_SLOW_SECONDS = 1.0
 # Connections of a parent process: kept, unused, because tearing one down here could disturb the parent's.
 _inherited: list[grpc.Channel] = []
 
@@ -70,11 +75,15 @@ class Answer:
 class NodeChannel:
     """One endpoint (`host:port`). Threads share the connection; a forked child makes its own.
 
-    Nothing is connected before the first call.
+    Nothing is connected before the first call. `on_outcome` hears of every call whether it was answered; an error of
+    the node is an answer, silence and a broken connection are none.
     """
 
-    def __init__(self, endpoint: str, *, tls: Tls | None = None) -> None:
+    def __init__(
+        self, endpoint: str, *, tls: Tls | None = None, on_outcome: Callable[[bool], object] | None = None
+    ) -> None:
         self.endpoint = endpoint
+        self._on_outcome = on_outcome
         self._tls = tls
         self._roots = _read_roots(tls) if tls is not None else None
         self._lock = threading.Lock()
@@ -84,8 +93,33 @@ class NodeChannel:
 
     def call(self, method: str, request: Any, response_type: type[Any], *, timeout: float) -> Answer:
         """Call a unary method and wait at most `timeout` seconds. Raises `grpc.RpcError`."""
-        response, call = self._method(method, response_type).with_call(request, timeout=timeout)  # type: ignore[attr-defined]
-        return Answer(response, _height(call.initial_metadata()))
+        started = time.monotonic()
+        try:
+            response, call = self._method(method, response_type).with_call(request, timeout=timeout)  # type: ignore[attr-defined]
+        except grpc.RpcError as error:
+            self.heard([error])
+            raise
+        self.heard([], slow=method if time.monotonic() - started > _SLOW_SECONDS else "")
+        found = Answer(response, _height(call.initial_metadata()))
+        _look_for_strange_fields(response, method)
+        return found
+
+    def heard(self, errors: Sequence[grpc.RpcError], *, answers: int = 0, slow: str = "") -> None:
+        """Calls that were under way together have ended: with these errors, and so many answers.
+
+        Together they are one failure at most: a node that is gone fails all of them at once.
+        """
+        silent = [error for error in errors if status_of(error)[0] in _TRANSPORT]
+        for error in errors:
+            code, text = status_of(error)
+            if code in _TRANSPORT:
+                noticed.fault(_TRANSPORT[code], text)
+            elif code in _SILENT and "with gas used:" not in text and not says_no_grant(error):
+                noticed.fault("grpc_error", f"{code.name}: {text}")
+        if slow:
+            noticed.fault("slow", slow)
+        if self._on_outcome is not None:
+            self._on_outcome(answers > 0 or len(silent) < len(errors) or not errors)
 
     def start(self, method: str, request: Any, response_type: type[Any], *, timeout: float) -> Any:
         """Start a unary call and return its future; `answer` waits for it."""
@@ -150,6 +184,11 @@ def status_of(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
     return grpc.StatusCode.UNKNOWN, str(error)
 
 
+def is_not_found(error: grpc.RpcError) -> bool:
+    """Whether the node answered that there is no such thing."""
+    return status_of(error)[0] is grpc.StatusCode.NOT_FOUND
+
+
 def says_no_grant(error: grpc.RpcError) -> bool:
     """Whether a failed question for a grant means that there is none: the node has only this text for it."""
     return "authorization not found" in status_of(error)[1]
@@ -162,6 +201,11 @@ def failure(error: grpc.RpcError, doing: str) -> ChainUnavailable | CallRefused:
     if code in _SILENT:
         return ChainUnavailable(reason, code=code.name)
     return CallRefused(reason, code=code.name)
+
+
+def _look_for_strange_fields(message: Any, method: str) -> None:
+    if len(UnknownFieldSet(message)):
+        noticed.fault("unknown_field", method)
 
 
 def _serialize(request: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What the settings describe: the client, the RPC and the signer of this provider.
+"""What the settings describe: the clients, the RPC and the signer of this provider.
 
 Each call makes a new object; a process keeps its own. Nothing connects before it is used.
 """
@@ -6,12 +6,15 @@ Each call makes a new object; a process keeps its own. Nothing connects before i
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from fred.conf import HouseConfig, ProviderConfig
+from fred.conf.values import split_list
 from leases.chain import keyring
 from leases.chain.channel import Tls
 from leases.chain.cosmos import CosmosClient
+from leases.chain.endpoints import Endpoint, Endpoints
 from leases.chain.errors import KeyUnusable
 from leases.chain.gas import GasPolicy
 from leases.chain.keys import SigningKey
@@ -20,22 +23,56 @@ from leases.chain.signer import Signer
 from leases.chain.subkeys import SubKeys
 
 
+def endpoints(config: ProviderConfig) -> Endpoints:
+    """Return the configured nodes, the first of them asked first. Raises ValueError when their lists do not match."""
+    pairs = zip(split_list(config.grpc_endpoint), split_list(config.websocket_url), strict=True)
+    return Endpoints([Endpoint(grpc, stream) for grpc, stream in pairs])
+
+
+class Nodes:
+    """The configured nodes of this process, a client for each. Raises `ChainError` for an unusable CA file."""
+
+    def __init__(self, config: ProviderConfig) -> None:
+        tls = None
+        if config.grpc_tls_enabled:
+            tls = Tls(ca_file=config.grpc_tls_ca_file, verify=not config.grpc_tls_skip_verify)
+        self.endpoints = endpoints(config)
+        self._clients = [
+            CosmosClient(
+                one.grpc,
+                provider_uuid=config.provider_uuid,
+                tls=tls,
+                page_limit=config.query_page_limit,
+                on_outcome=partial(_note, self.endpoints, index),
+            )
+            for index, one in enumerate(self.endpoints.all)
+        ]
+
+    def client(self) -> CosmosClient:
+        """The client of the node that is asked now: kept for one piece of work, asked for anew for the next."""
+        return self._clients[self.endpoints.index]
+
+
 def chain_client(config: ProviderConfig) -> CosmosClient:
-    """Return a client of the configured node. Raises `ChainError` when the CA file cannot be used."""
-    tls = None
-    if config.grpc_tls_enabled:
-        tls = Tls(ca_file=config.grpc_tls_ca_file, verify=not config.grpc_tls_skip_verify)
-    return CosmosClient(
-        config.grpc_endpoint,
-        provider_uuid=config.provider_uuid,
-        tls=tls,
-        page_limit=config.query_page_limit,
+    """Return a client of the first configured node. Raises `ChainError` when the CA file cannot be used."""
+    return Nodes(config).client()
+
+
+def node_rpcs(config: ProviderConfig, nodes: Endpoints) -> tuple[NodeRpc, ...]:
+    """Return the HTTP RPC of each of these nodes; what they hear moves `nodes` on."""
+    return tuple(
+        NodeRpc(
+            base_url(one.websocket),
+            provider_uuid=config.provider_uuid,
+            ca_file=config.grpc_tls_ca_file,
+            on_outcome=partial(_note, nodes, index),
+        )
+        for index, one in enumerate(nodes.all)
     )
 
 
-def node_rpc(config: ProviderConfig) -> NodeRpc:
-    """Return the HTTP RPC of the node whose WebSocket is configured."""
-    return NodeRpc(base_url(config.websocket_url), provider_uuid=config.provider_uuid)
+def _note(nodes: Endpoints, index: int, answered: bool) -> None:
+    nodes.note(index, answered=answered)
 
 
 def provider_signer(config: ProviderConfig, house: HouseConfig) -> Signer:

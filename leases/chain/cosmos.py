@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -13,14 +12,24 @@ from uuid import UUID
 import grpc
 
 from fred.metrics import CHAIN_QUERY_SECONDS
-from leases.chain import decode
-from leases.chain.channel import Answer, NodeChannel, Tls, answer, failure, height_of, says_no_grant, status_of
+from leases.chain import decode, noticed
+from leases.chain.absences import RecentlyMissing, fault_of
+from leases.chain.channel import (
+    Answer,
+    NodeChannel,
+    Tls,
+    answer,
+    failure,
+    height_of,
+    is_not_found,
+    says_no_grant,
+    status_of,
+)
 from leases.chain.client import (
     Absent,
     Account,
     BlockHead,
     Broadcast,
-    ChainLease,
     Doubt,
     ExactLease,
     LeasePage,
@@ -47,6 +56,7 @@ from leases.chain.proto import (
     tendermint_pb2,
     tx_pb2,
 )
+from leases.chain.stopwatch import Stopwatch
 from leases.status import LeaseState
 
 QUERY_SECONDS = 10.0
@@ -75,25 +85,11 @@ _LISTING_LABELS = {LeaseState.PENDING: "get_pending_leases", LeaseState.ACTIVE: 
 LeaseRead = ExactLease | Absent | Unknown
 
 
-class _Stopwatch:
-    """Adds up the time spent inside `with` blocks."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._started = 0.0
-
-    def __enter__(self) -> None:
-        self._started = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += time.monotonic() - self._started
-
-
 class CosmosClient:
     """One node, asked for one provider. See `ChainClient` for what each method promises.
 
     `page_limit` is the size of the first page of a listing; when that was full, the next have up to 1,000 rows.
-    `query_seconds` is the time limit of one query.
+    `query_seconds` is the time limit of one query. `on_outcome` hears of every call whether the node answered.
     """
 
     def __init__(
@@ -104,9 +100,11 @@ class CosmosClient:
         tls: Tls | None = None,
         page_limit: int = 100,
         query_seconds: float = QUERY_SECONDS,
+        on_outcome: Callable[[bool], object] | None = None,
     ) -> None:
         self._query_seconds = query_seconds
-        self._channel = NodeChannel(endpoint, tls=tls)
+        self._channel = NodeChannel(endpoint, tls=tls, on_outcome=on_outcome)
+        self._missing = RecentlyMissing()
         self._provider_uuid = provider_uuid
         self._page_limit = page_limit
 
@@ -132,7 +130,7 @@ class CosmosClient:
         silence: Unknown | None = None
         while part := list(islice(waiting, _SIDE_BY_SIDE)):
             if silence is None:
-                waited = _Stopwatch()
+                waited = Stopwatch()
                 with waited:
                     found |= self._read_side_by_side(part)
                 CHAIN_QUERY_SECONDS.labels("get_lease").observe(waited.seconds)
@@ -148,7 +146,7 @@ class CosmosClient:
         or another node answered: the walk starts anew, and ends with `ListingIncomplete` when that does not help.
         """
         wanted = state or LeaseState.UNSPECIFIED
-        waited = _Stopwatch()
+        waited = Stopwatch()
         try:
             for _ in range(MAX_LISTING_STARTS):
                 if (yield from self._walk(provider_uuid, wanted, waited)):
@@ -166,7 +164,7 @@ class CosmosClient:
         try:
             got = self._channel.call(_ACCOUNT, request, auth_pb2.QueryAccountResponse, timeout=self._query_seconds)
         except grpc.RpcError as error:
-            if _is_not_found(error):
+            if is_not_found(error):
                 raise AccountAbsent(address) from error
             raise failure(error, "query account") from error
         return replace(decode.account(address, got.message.account), height=got.height)
@@ -212,6 +210,7 @@ class CosmosClient:
                 raise SimulationRefused(without_place(text)) from error
             raise failure(error, "simulate transaction") from error
         if not got.message.HasField("gas_info"):
+            noticed.fault("gas_unknown")
             raise GasUnknown("the node's simulation says nothing of gas")
         return int(got.message.gas_info.gas_used)
 
@@ -225,19 +224,26 @@ class CosmosClient:
         if not got.message.HasField("tx_response"):
             raise ChainUnavailable("failed to broadcast transaction: the answer is empty")
         response = got.message.tx_response
-        return Broadcast(
-            code=response.code, codespace=response.codespace, tx_hash=response.txhash, raw_log=response.raw_log
-        )
+        if response.code:
+            noticed.fault(fault_of(response.codespace, response.code, "tx_refused"), response.raw_log)
+        return Broadcast(response.code, response.codespace, response.txhash, response.raw_log)
 
     def tx(self, tx_hash: str) -> TxResult | Absent | Unknown:
         """Look an included transaction up by its hash."""
         request = tx_pb2.GetTxRequest(hash=tx_hash)
         got = self._look_up(_GET_TX, request, tx_pb2.GetTxResponse, timeout=GET_TX_SECONDS)
+        if isinstance(got, Absent):
+            self._missing.note(tx_hash, got.height)
         if not isinstance(got, Answer):
             return got
         if not got.message.HasField("tx_response"):
             return Unknown(f"the answer for transaction {tx_hash} is empty")
-        return decode.tx_result(got.message.tx_response)
+        result = decode.tx_result(got.message.tx_response)
+        if self._missing.was_at(tx_hash, result.height):
+            noticed.fault("index_lag", tx_hash)
+        if result.code:
+            noticed.fault(fault_of(result.codespace, result.code, "tx_failed"), result.raw_log)
+        return result
 
     # The node
 
@@ -255,20 +261,24 @@ class CosmosClient:
 
     def is_syncing(self) -> bool:
         """Whether the node is catching up."""
-        request = tendermint_pb2.GetSyncingRequest()
-        got = self._ask(_SYNCING, request, tendermint_pb2.GetSyncingResponse, doing="ask whether the node is syncing")
+        doing, request = "ask whether the node is syncing", tendermint_pb2.GetSyncingRequest()
+        got = self._ask(_SYNCING, request, tendermint_pb2.GetSyncingResponse, doing=doing)
         return bool(got.message.syncing)
 
     # Inside
 
-    def _walk(self, provider_uuid: UUID, state: LeaseState, waited: _Stopwatch) -> Generator[LeasePage, None, bool]:
+    def _walk(self, provider_uuid: UUID, state: LeaseState, waited: Stopwatch) -> Generator[LeasePage, None, bool]:
         """One walk from the first page; whether it reached the end."""
         key, height, limit = b"", -1, self._page_limit
         while True:
             with waited:
                 page, key = self._page(provider_uuid, state, key=key, limit=limit)
-            if height >= 0 and (page.height < height or not (page.leases or page.unreadable or key)):
+            is_empty = not (page.leases or page.unreadable)
+            if height >= 0 and (page.height < height or (is_empty and not key)):
+                noticed.fault("listing_cut", f"{state.name} at height {page.height}, after one of {height}")
                 return False
+            if is_empty and key:
+                noticed.fault("empty_page", state.name)
             yield page
             if not key:
                 return True
@@ -282,16 +292,15 @@ class CosmosClient:
             futures = {uuid: self._start_lease(uuid) for uuid in lease_uuids}
         except ChainUnavailable as error:
             return dict.fromkeys(lease_uuids, Unknown(error.reason))
-        for uuid, future in futures.items():
-            try:
-                found[uuid] = self._exact(uuid, answer(future))
-            except grpc.RpcError as error:
-                if not _is_not_found(error):
-                    found[uuid] = _unknown(error, "query lease")
-                elif (height := height_of(error)) >= 0:
-                    found[uuid] = Absent(height)
-                else:
-                    missing.append(uuid)
+        read, errors = self._answers(futures)
+        found |= read
+        for uuid, failed in errors.items():
+            if not is_not_found(failed):
+                found[uuid] = _unknown(failed, "query lease")
+            elif (height := height_of(failed)) >= 0:
+                found[uuid] = Absent(height)
+            else:
+                missing.append(uuid)
         return found | self._prove_absent(missing)
 
     def _prove_absent(self, lease_uuids: Sequence[UUID]) -> dict[UUID, LeaseRead]:
@@ -303,13 +312,22 @@ class CosmosClient:
             futures = {uuid: self._start_lease(uuid) for uuid in lease_uuids}
         except (ChainUnavailable, CallRefused) as error:
             return dict.fromkeys(lease_uuids, Unknown(error.reason))
+        found, errors = self._answers(futures)
+        for uuid, failed in errors.items():
+            found[uuid] = Absent(height) if is_not_found(failed) else _unknown(failed, "query lease")
+        return found
+
+    def _answers(self, futures: Mapping[UUID, Any]) -> tuple[dict[UUID, LeaseRead], dict[UUID, grpc.RpcError]]:
+        """Wait for reads that are under way together; return what they brought, and the errors of the others."""
         found: dict[UUID, LeaseRead] = {}
+        errors: dict[UUID, grpc.RpcError] = {}
         for uuid, future in futures.items():
             try:
                 found[uuid] = self._exact(uuid, answer(future))
             except grpc.RpcError as error:
-                found[uuid] = Absent(height) if _is_not_found(error) else _unknown(error, "query lease")
-        return found
+                errors[uuid] = error
+        self._channel.heard([*errors.values()], answers=len(found))
+        return found, errors
 
     def _start_lease(self, lease_uuid: UUID) -> Any:
         request = billing_pb2.QueryLeaseRequest(lease_uuid=str(lease_uuid))
@@ -339,19 +357,8 @@ class CosmosClient:
         )
         if got.height < 0:
             raise ChainUnavailable(f"failed to query {state.name} leases: the answer names no height")
-        leases: list[ChainLease] = []
-        unreadable: list[str] = []
-        for row in got.message.leases:
-            try:
-                lease = decode.lease(row)
-            except decode.Unreadable:
-                unreadable.append(row.uuid)
-                continue
-            if lease.provider_uuid == provider_uuid:
-                leases.append(lease)
-            else:
-                unreadable.append(row.uuid)
-        return LeasePage(tuple(leases), got.height, tuple(unreadable)), got.message.pagination.next_key
+        leases, unreadable = decode.leases_of(provider_uuid, got.message.leases)
+        return LeasePage(leases, got.height, unreadable), got.message.pagination.next_key
 
     def _ask(self, method: str, request: Any, response_type: type[Any], *, doing: str) -> Answer:
         try:
@@ -368,7 +375,7 @@ class CosmosClient:
             try:
                 return self._channel.call(method, request, response_type, timeout=timeout)
             except grpc.RpcError as error:
-                if not _is_not_found(error):
+                if not is_not_found(error):
                     return _unknown(error, f"call {method}")
                 height = max(height, height_of(error))
                 if height >= 0:
@@ -380,10 +387,6 @@ class CosmosClient:
             except (ChainUnavailable, CallRefused) as error:
                 return Unknown(error.reason)
         return Absent(height)
-
-
-def _is_not_found(error: grpc.RpcError) -> bool:
-    return status_of(error)[0] is grpc.StatusCode.NOT_FOUND
 
 
 def _unknown(error: grpc.RpcError, doing: str) -> Unknown:

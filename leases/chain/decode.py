@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
@@ -84,6 +85,23 @@ def lease(message: billing_pb2.Lease) -> ChainLease:
         )
     except (ValueError, OverflowError) as error:
         raise Unreadable(f"lease {message.uuid!r}: {error}") from error
+
+
+def leases_of(provider_uuid: UUID, rows: Iterable[billing_pb2.Lease]) -> tuple[tuple[ChainLease, ...], tuple[str, ...]]:
+    """Return a provider's leases of a page, and the uuids of rows that cannot be used or are another provider's."""
+    found: list[ChainLease] = []
+    unreadable: list[str] = []
+    for row in rows:
+        try:
+            one = lease(row)
+        except Unreadable:
+            unreadable.append(row.uuid)
+            continue
+        if one.provider_uuid == provider_uuid:
+            found.append(one)
+        else:
+            unreadable.append(row.uuid)
+    return tuple(found), tuple(unreadable)
 
 
 def account(address: str, packed: PackedAny) -> Account:

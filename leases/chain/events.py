@@ -54,11 +54,13 @@ class LeaseEvent:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A new block was committed."""
+    """A new block was committed. Hashes are upper-case hexadecimal: its own where known, and of the block before."""
 
     height: int
     time: datetime
     chain_id: str = ""
+    block_hash: str = ""
+    last_hash: str = ""
 
 
 class AbciAttribute(msgspec.Struct, gc=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from fred.http import Request, Tls, fetch
-from leases.chain import events
+from leases.chain import events, noticed
 from leases.chain.errors import ChainUnavailable, ResultsNotYet, ResultsPruned, RpcError
 from leases.chain.events import AbciEvent, LeaseEvent
 
@@ -32,6 +32,7 @@ class NodeStatus:
     time: datetime
     earliest_height: int
     is_catching_up: bool
+    block_hash: str = ""  # of the newest block, upper-case hexadecimal
 
 
 class _Error(msgspec.Struct):
@@ -56,6 +57,14 @@ class _BlockResults(msgspec.Struct):
     finalize_block_events: list[AbciEvent] | None = None
 
 
+class _BlockId(msgspec.Struct):
+    hash: str = ""
+
+
+class _Block(msgspec.Struct):
+    block_id: _BlockId
+
+
 class _FoundTx(msgspec.Struct):
     hash: str
     height: str
@@ -76,6 +85,7 @@ class _SyncInfo(msgspec.Struct):
     latest_block_time: str
     catching_up: bool
     earliest_block_height: str = "1"
+    latest_block_hash: str = ""
 
 
 class _Status(msgspec.Struct):
@@ -93,11 +103,22 @@ class NodeRpc:
     """One node's RPC, read for one provider.
 
     Every method raises `ChainUnavailable` when there is no usable answer and `RpcError` when the node answers with an
-    error. `timeout` (seconds) covers one request.
+    error. `timeout` (seconds) covers one request. `ca_file` (PEM) is for `https`, empty means the system's roots.
+    `on_outcome` hears of every call whether the node answered.
     """
 
-    def __init__(self, url: str, *, provider_uuid: UUID, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        provider_uuid: UUID,
+        timeout: float = 10.0,
+        ca_file: str = "",
+        on_outcome: Callable[[bool], object] | None = None,
+    ) -> None:
         self.url = url
+        self._tls = Tls(ca_file=ca_file, minimum_1_3=False)
+        self._on_outcome = on_outcome
         self._provider_uuid = str(provider_uuid)
         self._timeout = timeout
 
@@ -111,6 +132,7 @@ class NodeRpc:
                 time=events.moment(found.sync_info.latest_block_time),
                 earliest_height=int(found.sync_info.earliest_block_height),
                 is_catching_up=found.sync_info.catching_up,
+                block_hash=found.sync_info.latest_block_hash.upper(),
             )
         except ValueError as error:
             raise ChainUnavailable(f"failed to read status: {error}") from error
@@ -131,6 +153,10 @@ class NodeRpc:
             for listed in lists
             for event in events.typed(events.from_list(listed, self._provider_uuid), height=height)
         )
+
+    def block_hash(self, height: int) -> str:
+        """Return the hash of a block, upper-case hexadecimal; `RpcError` for one the node does not hold."""
+        return self._call("block", {"height": str(height)}, _Block).block_id.hash.upper()
 
     def search(self, query: str) -> Iterator[LeaseEvent]:
         """Walk the lease events of all transactions that match a query, oldest first."""
@@ -154,15 +180,21 @@ class NodeRpc:
                 body=body,
                 timeout=self._timeout,
                 max_body=_MAX_ANSWER_BYTES,
-                tls=Tls(minimum_1_3=False),
+                tls=self._tls,
             )
         )
+        if self._on_outcome is not None:
+            self._on_outcome(response.error is None)
         if response.error is not None:
+            noticed.fault("rpc_unavailable", f"{method}: {response.error.message}")
             raise ChainUnavailable(f"failed to call {method}: {response.error.message}", code=response.error.kind)
         try:
             envelope = msgspec.json.decode(response.body, type=_Envelope)
             if envelope.error is not None:
-                raise _typed_error(envelope.error)
+                typed = _typed_error(envelope.error)
+                if type(typed) is RpcError:
+                    noticed.fault("rpc_error", f"{method}: {typed}")
+                raise typed
             return msgspec.json.decode(envelope.result, type=expected)
         except msgspec.MsgspecError as error:
             raise ChainUnavailable(f"failed to call {method}: status {response.status}, {error}") from error

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
@@ -26,8 +28,8 @@ import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
-from leases.chain import events
-from leases.chain.errors import StreamBroken
+from leases.chain import events, noticed
+from leases.chain.errors import ChainError, StreamBroken
 from leases.chain.events import AbciEvent, Header, LeaseEvent, Occurrence
 
 log = structlog.get_logger(__name__)
@@ -51,7 +53,8 @@ class Connected:
 class Lost:
     """The connection ended, or none came about. The next try follows after `delay` seconds.
 
-    `reason` is one word for a label: `connect`, `closed`, `ping`, `unconfirmed`, `error_frame`.
+    `reason` is one word for a label: `connect`, `closed`, `ping`, `unconfirmed`, `error_frame`, or what the caller of
+    `break_off` said.
     """
 
     reason: str
@@ -97,10 +100,15 @@ class _TxResult(msgspec.Struct):
     result: _ListedEvents = msgspec.field(default_factory=_ListedEvents)
 
 
+class _BlockId(msgspec.Struct):
+    hash: str = ""
+
+
 class _HeaderFields(msgspec.Struct):
     height: str
     time: str
     chain_id: str = ""
+    last_block_id: _BlockId = msgspec.field(default_factory=_BlockId)
 
 
 class _DataValue(msgspec.Struct):
@@ -137,12 +145,14 @@ class Backoff:
 class ChainStream:
     """One WebSocket connection with up to five subscriptions (the server's limit), for one provider.
 
-    Times are in seconds. `ping_interval` is also how long a pong may take.
+    Times are in seconds. `ping_interval` is also how long a pong may take. `url` is asked for before each connection,
+    so that the next one can be to another node. `ca_file` (PEM) is for `wss`; empty means the system's roots; raises
+    `ChainError` when it cannot be used.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Callable[[], str],
         *,
         queries: Sequence[str],
         provider_uuid: UUID,
@@ -150,9 +160,15 @@ class ChainStream:
         reconnect_initial: float = 1.0,
         reconnect_max: float = 60.0,
         confirm_timeout: float = _CONFIRM_SECONDS,
+        ca_file: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._url = url
+        self._url: Callable[[], str] = (lambda: url) if isinstance(url, str) else url
+        self._trust = trusting(ca_file) if ca_file else None
+        self._socket: ClientConnection | None = None
+        self._break_reason = ""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._order = FrameOrder()
         self._queries = tuple(queries)
         self._provider_uuid = str(provider_uuid)
         self._ping_interval = ping_interval
@@ -178,11 +194,23 @@ class ChainStream:
                 yield Lost(reason=broken.reason, detail=str(broken), delay=delay)
                 await self._sleep(delay)
 
+    def break_off(self, reason: str) -> None:
+        """End the present connection, with `reason` for its `Lost`; without one nothing happens. On the loop only."""
+        if self._socket is not None and not self._break_reason:
+            self._break_reason = reason
+            task = asyncio.get_running_loop().create_task(self._socket.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
     async def _connection(self) -> AsyncGenerator[StreamItem, None]:
         """One connection from its handshake to its end, which is always `StreamBroken`."""
+        url = self._url()
+        self._break_reason = ""
+        self._order = FrameOrder()
         try:
             socket = await connect(
-                self._url,
+                url,
+                ssl=(self._trust or True) if url.startswith("wss:") else None,
                 open_timeout=_HANDSHAKE_SECONDS,
                 ping_interval=self._ping_interval,
                 ping_timeout=self._ping_interval,
@@ -194,7 +222,10 @@ class ChainStream:
             )
         except (OSError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as error:
             raise StreamBroken("connect", detail=str(error) or type(error).__name__) from error
+        self._socket = socket
         try:
+            if url != self._url():
+                raise StreamBroken("switched", detail="another node is asked now")
             for early in await self._subscribe(socket):
                 yield early
             bad_frames = 0
@@ -204,6 +235,7 @@ class ChainStream:
                     item = self.read(text)
                 except (msgspec.MsgspecError, ValueError, UnicodeDecodeError):
                     bad_frames += 1
+                    noticed.fault("frame_unreadable", repr(text[:100]))
                     if bad_frames == _BAD_FRAMES_BEFORE_WARNING:
                         log.warning("stream.unreadable", frames=bad_frames)
                     continue
@@ -211,8 +243,9 @@ class ChainStream:
                     bad_frames = 0
                     yield item
         except ConnectionClosed as closed:
-            raise StreamBroken(_reason(closed), detail=str(closed)) from closed
+            raise StreamBroken(self._break_reason or _reason(closed), detail=str(closed)) from closed
         finally:
+            self._socket = None
             await socket.close()
 
     async def _subscribe(self, socket: ClientConnection) -> list[StreamItem]:
@@ -252,10 +285,17 @@ class ChainStream:
         value = msgspec.json.decode(frame.result.data, type=_Data).value if frame.result.data else _DataValue()
         if value.header is not None:
             header = value.header
-            return Header(height=int(header.height), time=events.moment(header.time), chain_id=header.chain_id)
+            self._order.note(frame.id, int(header.height))
+            return Header(
+                height=int(header.height),
+                time=events.moment(header.time),
+                chain_id=header.chain_id,
+                last_hash=header.last_block_id.hash.upper(),
+            )
         flat = frame.result.events
         height = int(value.TxResult.height if value.TxResult is not None else value.height)
         tx_hash = (flat.get("tx.hash") or [""])[0]
+        self._order.note(frame.id, height, tx_hash)
         found = events.typed(self._occurrences(flat, value), height=height, tx_hash=tx_hash)
         return LeaseEvents(found, height, tx_hash) if found else None
 
@@ -264,6 +304,25 @@ class ChainStream:
         if listed:
             return events.from_list(listed, self._provider_uuid)
         return events.from_map(flat, self._provider_uuid)
+
+
+class FrameOrder:
+    """The order of one connection's frames, which the node keeps inside each subscription and not between them."""
+
+    def __init__(self) -> None:
+        self._last: dict[int | str | None, tuple[int, set[str]]] = {}
+
+    def note(self, subscription: int | str | None, height: int, tx_hash: str = "") -> None:
+        """A frame came: count it as a fault when it came before, or after one of a later block."""
+        last, seen = self._last.get(subscription, (-1, set()))
+        if height > last:
+            self._last[subscription] = height, {tx_hash}
+        elif height < last:
+            noticed.fault("frame_disordered", f"block {height} after {last}")
+        elif tx_hash in seen:
+            noticed.fault("frame_doubled", f"block {height} {tx_hash}")
+        else:
+            seen.add(tx_hash)
 
 
 def event_queries(provider_uuid: UUID) -> tuple[str, ...]:
@@ -278,6 +337,34 @@ def event_queries(provider_uuid: UUID) -> tuple[str, ...]:
         f"tm.event='NewBlockEvents' AND lease_expired.provider_uuid='{provider_uuid}'",
         f"tm.event='Tx' AND lease_cancelled.provider_uuid='{provider_uuid}'",
     )
+
+
+def echo_queries(provider_uuid: UUID) -> tuple[str, ...]:
+    """Return the queries of a second connection: new blocks, and what our own transactions and domains cause."""
+    return (
+        HEADER_QUERY,
+        *(
+            f"tm.event='Tx' AND {kind.value}.provider_uuid='{provider_uuid}'"
+            for kind in (
+                events.EventType.ACKNOWLEDGED,
+                events.EventType.REJECTED,
+                events.EventType.DOMAIN_SET,
+                events.EventType.DOMAIN_CLEARED,
+            )
+        ),
+    )
+
+
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """Return a client's TLS that trusts this bundle only. Raises `ChainError` when it cannot be used."""
+    try:
+        text = Path(ca_file).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChainError(f"failed to read CA file: {error}") from error
+    try:
+        return ssl.create_default_context(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        raise ChainError("failed to parse CA certificate") from error
 
 
 def _confirmed(text: str | bytes) -> int | None:

@@ -115,6 +115,22 @@ BAD = [
     ({"PROVIDER_WEBSOCKET_URL": "http://x/websocket"}, "websocket_url must use ws:// or wss:// scheme"),
     ({"PROVIDER_WEBSOCKET_URL": "nothing"}, "websocket_url is not a valid URL"),
     ({"PROVIDER_GRPC_ENDPOINT": "localhost"}, "grpc_endpoint must be in host:port format"),
+    (
+        {"PROVIDER_GRPC_ENDPOINT": "a:1,b:1"},
+        "grpc_endpoint names 2 node(s) and websocket_url 1: the i-th belong together",
+    ),
+    (
+        {"PROVIDER_GRPC_ENDPOINT": "a:1,a:1", "PROVIDER_WEBSOCKET_URL": "ws://a/,ws://b/"},
+        "grpc_endpoint names a node twice",
+    ),
+    (
+        {"PROVIDER_GRPC_ENDPOINT": "a:1,", "PROVIDER_WEBSOCKET_URL": "ws://a/,ws://b/"},
+        "grpc_endpoint must be in host:port format",
+    ),
+    (
+        {"PROVIDER_GRPC_ENDPOINT": "a:1,b:1", "PROVIDER_WEBSOCKET_URL": "ws://a/,http://b/"},
+        "websocket_url must use ws:// or wss:// scheme",
+    ),
     ({"PROVIDER_API_LISTEN_ADDR": "8080"}, "api_listen_addr must be in host:port format"),
     ({"PROVIDER_TLS_CERT_FILE": "/x"}, "both tls_cert_file and tls_key_file must be set together"),
     ({"PROVIDER_TRUSTED_PROXIES": "10.0.0.0/8,x"}, "trusted_proxies: 'x' is neither a CIDR block nor an IP address"),

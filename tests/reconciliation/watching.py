@@ -47,6 +47,11 @@ def watching() -> Iterator[Watcher]:
         raise failed[0]
 
 
+def until_begun() -> ChainCursor:
+    """Wait until a watcher made the cursor."""
+    return wait_until(ChainCursor.objects.first)
+
+
 def until_read(height: int) -> ChainCursor:
     """Wait until the cursor has this height."""
     return wait_until(lambda: ChainCursor.objects.filter(last_height__gte=height).first(), timeout=20)

@@ -100,6 +100,12 @@ def test_an_unusable_ca_file_is_found_at_the_start():
         configured.chain_client(_config(grpc_tls_enabled=True, grpc_tls_ca_file="/nonexistent/ca.pem"))
 
 
+def rpc_url(websocket_url):
+    config = _config(websocket_url=websocket_url)
+    [rpc] = configured.node_rpcs(config, configured.endpoints(config))
+    return rpc.url
+
+
 @pytest.mark.parametrize(
     ("websocket_url", "expected"),
     [
@@ -108,4 +114,4 @@ def test_an_unusable_ca_file_is_found_at_the_start():
     ],
 )
 def test_the_rpc_belongs_to_the_websocket(websocket_url, expected):
-    assert configured.node_rpc(_config(websocket_url=websocket_url)).url == expected
+    assert rpc_url(websocket_url) == expected
