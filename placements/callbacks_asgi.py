@@ -4,6 +4,7 @@ A request is checked here on the event loop. What passes goes to the batcher: wh
 transaction was committing is stored by the next one, and each request is answered only after that commit.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -133,6 +134,7 @@ class CallbackEndpoint:
         self._keys = Keys.of(config)
         self._barred = barred
         self._barred_at = float("-inf")
+        self._refreshing: asyncio.Future[bool] | None = None
         self._prefix = config.callback_canonical_path_prefix
         self._max_body = config.max_request_body_size
         self._clock = clock
@@ -143,11 +145,12 @@ class CallbackEndpoint:
         if scope["method"] != "POST":
             await answer(send, 405, "method not allowed", [(b"allow", b"POST")])
             return
+        until = time.monotonic() + ANSWER_WITHIN_S
         try:
             callback = await self._callback(scope, receive)
             signature = _header(scope["headers"], _SIGNATURE)
             if not self._remembered.has(signature, self._clock()):
-                await self.batcher.store(callback, within=ANSWER_WITHIN_S)
+                await self.batcher.store(callback, within=until - time.monotonic())
                 self._remembered.add(signature, self._clock())
         except Refused as refused:
             if refused.status == 401 and await self._door.is_shut(scope, send):
@@ -200,17 +203,27 @@ class CallbackEndpoint:
         return read(fields, body, query=scope["query_string"], senders=self._keys.senders(verdict.matched))
 
     async def _refresh(self) -> None:
-        """Know who is barred, as of the last few seconds. Without the database nothing can be stored either: 503."""
+        """Know who is barred, as of the last few seconds. Without the database nothing can be stored either: 503.
+
+        All requests that wait share one read, and wait no longer than for a commit: reads in a row, each with the
+        time limit of a database that is away, would keep the last of them waiting for minutes.
+        """
         if self._barred is None or time.monotonic() - self._barred_at < BARRED_FRESH_S:
             return
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._read_barred(self._barred))
+        done, _ = await asyncio.wait([self._refreshing], timeout=ANSWER_WITHIN_S)
+        if not (done and self._refreshing.result()) and time.monotonic() - self._barred_at > BARRED_USABLE_S:
+            raise NotStored
+
+    async def _read_barred(self, barred: Callable[[], frozenset[str]]) -> bool:
         try:
-            barred = await self.batcher.call(self._barred)
-        except Exception as error:
-            if time.monotonic() - self._barred_at > BARRED_USABLE_S:
-                log.error("callback.fences_unknown", error=type(error).__name__)  # noqa: TRY400
-                raise NotStored from error
-            return
-        self._keys, self._barred_at = Keys.of(self._config, barred), time.monotonic()
+            names = await self.batcher.call(barred)
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was read before counts for a while
+            log.error("callback.fences_unknown", error=type(error).__name__)  # noqa: TRY400
+            return False
+        self._keys, self._barred_at = Keys.of(self._config, names), time.monotonic()
+        return True
 
     def _unauthorized(self, reason: str) -> Refused:
         metrics.CALLBACK_AUTH_FAILURES.labels(reason=reason).inc()

@@ -1,6 +1,8 @@
 """Who may speak at the callback door: fences seen at once, keys counted, and a limit only for who does not sign."""
 
 import asyncio
+import threading
+import time
 
 import pytest
 from django.db import OperationalError
@@ -11,7 +13,7 @@ from placements import callbacks_asgi
 from placements.callback_batches import Batcher
 from placements.callback_door import Door, client_of
 from placements.callbacks_asgi import CallbackEndpoint
-from tests.placements.test_callbacks_asgi import (
+from tests.placements.callback_posts import (
     NOW,
     OTHER,
     OWN,
@@ -87,6 +89,28 @@ def test_lc62_without_knowing_the_fences_nothing_is_taken():
         raise OperationalError("gone")
 
     assert run(said_by(OWN), barred=away).status == 503
+
+
+def test_lc62_all_who_wait_for_the_fences_share_one_read_and_one_time_limit(monkeypatch):
+    monkeypatch.setattr(callbacks_asgi, "ANSWER_WITHIN_S", 0.2)
+    asked, back = [], threading.Event()
+
+    def hangs():
+        asked.append(1)
+        back.wait(20)
+        raise OperationalError("gone")
+
+    async def work(endpoint):
+        began = time.monotonic()
+        answers = await asyncio.gather(*(said_by(OTHER)(endpoint) for _ in range(20)))
+        took = time.monotonic() - began
+        back.set()
+        return {one.status for one in answers}, took
+
+    statuses, took = run(work, barred=hangs)
+    assert statuses == {503}
+    assert len(asked) == 1
+    assert took < 5
 
 
 @pytest.mark.parametrize(
