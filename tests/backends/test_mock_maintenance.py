@@ -1,94 +1,15 @@
-"""Restart, update, restore, custom domains, history and diagnostics of the mock, without HTTP, on its own clock."""
+"""Restart, update, custom domains, history and diagnostics of the mock, without HTTP, on its own clock."""
 
-import asyncio
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from backends.agent_contract import DemoteExceedsTier, NotRetained, RestoreSpec, TargetProvisioned
-from backends.contract import (
-    InsufficientResources,
-    InvalidState,
-    LeaseItem,
-    NotProvisioned,
-    ProvisionStatus,
-    ValidationRefused,
-)
+from backends.contract import InsufficientResources, InvalidState, LeaseItem, NotProvisioned, ValidationRefused
 from backends.mock.capacity import Tier
-from backends.mock.driver import MockBackend, MockSettings, Whim
-from backends.mock.script import CRASH, MISSING
-from backends.store import Store
-from tests.backends.servers import LEASE, PROVIDER, spec, uuid_number
-
-GOOD = b'{"services":{"app":{"image":"r.example/app:1"}}}'
-BETTER = b'{"image":"r.example/app:2"}'
-CRASHES = b'{"image":"r.example/app:crash"}'
-NOT_THERE = b'{"image":"r.example/app:missing"}'
-OTHER = uuid_number(7)
-URL = "http://127.0.0.1:9/later"
-
-
-class Heard:
-    """The agent's place: hears what is reported, and writes state as the agent would."""
-
-    def __init__(self, store=None):
-        self.said, self.store, self.news = [], store, asyncio.Event()
-
-    async def report(self, callback, *, url, state=None):
-        if self.store is not None and state is not None:
-            await self.store.commit(state)
-        self.said.append((callback.status.value, callback.error, url))
-        self.news.set()
-
-    async def until(self, count):
-        async with asyncio.timeout(5):
-            while len(self.said) < count:
-                self.news.clear()
-                await self.news.wait()
-
-    @property
-    def last(self):
-        return self.said[-1]
-
-
-class Stage:
-    """A mock with work that takes an hour of its own clock."""
-
-    def __init__(self, store=None, **settings):
-        self.heard = Heard(store)
-        self.mock = MockBackend(MockSettings(**{"delay": timedelta(hours=1), **settings}), store)
-
-    async def __aenter__(self):
-        await self.mock.start(self.heard)
-        return self
-
-    async def __aexit__(self, *_):
-        await self.mock.stop()
-
-    async def work(self):
-        before = len(self.heard.said)
-        self.mock.clock.advance(timedelta(hours=1))
-        await self.heard.until(before + 1)
-
-    async def ready(self, lease=LEASE, **changes):
-        await self.mock.provision(spec(lease, **{"payload": GOOD, **changes}))
-        await self.work()
-
-    async def row(self, lease=LEASE):
-        found = await self.mock.provision_info(lease)
-        return found.status.value, found.reason, found.message, found.fail_count
-
-    async def versions(self):
-        return [(one.version, one.image, one.status.value, one.message) for one in await self.mock.releases(LEASE)]
-
-
-def play(story, **settings):
-    async def run():
-        async with Stage(**settings) as stage:
-            await story(stage)
-
-    asyncio.run(run())
+from backends.mock.driver import Whim
+from backends.mock.script import MISSING
+from tests.backends.mock_stage import BETTER, CRASHES, GOOD, NOT_THERE, OTHER, URL, play
+from tests.backends.servers import LEASE, spec, uuid_number
 
 
 def test_c51_a_restart_makes_the_containers_anew_and_reports_to_the_latest_url():
@@ -237,95 +158,6 @@ def test_c59_c60_only_a_changed_domain_redeploys():
     play(story)
 
 
-def asked(lease=OTHER, **changes):
-    fields = {"tenant": "manifest1tenant", "provider_uuid": PROVIDER, "items": (LeaseItem("sku-1", 2),)}
-    return RestoreSpec(lease_uuid=lease, source=LEASE, callback_url=URL, **{**fields, **changes})
-
-
-KEEPS = {"retention": timedelta(days=9)}
-
-
-def test_c75_c77_kept_data_go_to_one_new_lease():
-    async def story(stage):
-        await stage.ready()
-        await stage.mock.deprovision(LEASE)
-        await stage.mock.restore(asked())
-        with pytest.raises(InvalidState):
-            await stage.mock.restore(asked(uuid_number(8)))
-        assert (await stage.row())[0] == "retained"
-        assert len((await stage.mock.retentions()).items) == 1
-        await stage.work()
-        assert stage.heard.last == ("success", "", URL)
-        assert (await stage.mock.provision_info(OTHER)).service_images == {"app": "r.example/app:1"}
-        assert (await stage.mock.retentions()).items == ()
-        with pytest.raises(NotProvisioned):
-            await stage.mock.provision_info(LEASE)
-        with pytest.raises(NotRetained):
-            await stage.mock.restore(asked(uuid_number(9)))
-
-    play(story, **KEEPS)
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"lease_uuid": LEASE}, ValidationRefused),
-        ({"tenant": "manifest1other"}, NotRetained),
-        ({"source": uuid_number(99)}, NotRetained),
-        ({"provider_uuid": uuid_number(5)}, ValidationRefused),
-        ({"items": (LeaseItem("sku-1", 1),)}, ValidationRefused),
-        ({"items": (LeaseItem("sku-1", 2, "web"),)}, ValidationRefused),
-        ({"lease_uuid": uuid_number(3)}, TargetProvisioned),
-    ],
-)
-def test_c76_restores_that_are_refused_leave_the_data(changes, error):
-    async def story(stage):
-        await stage.ready()
-        await stage.ready(uuid_number(3))
-        await stage.mock.deprovision(LEASE)
-        with pytest.raises(error):
-            await stage.mock.restore(replace(asked(), **changes))
-        await stage.mock.restore(asked())
-
-    play(story, **KEEPS)
-
-
-@pytest.mark.parametrize("end", ["fails", "is torn down"])
-def test_data_of_a_restore_that_fails_or_is_overtaken_stay_kept(end):
-    class NoRestore:
-        def result(self, lease_uuid, *, task):
-            return Whim(fate=CRASH) if task == "restore" and end == "fails" else None
-
-    async def story(stage):
-        await stage.ready()
-        await stage.mock.deprovision(LEASE)
-        stage.mock.whims = NoRestore()
-        await stage.mock.restore(asked())
-        if end == "fails":
-            await stage.work()
-            assert stage.heard.last[0] == "failed"
-            assert (await stage.row(OTHER))[1] == "RestoreFailed"
-        await stage.mock.deprovision(OTHER)
-        assert LEASE in [one.lease_uuid for one in (await stage.mock.retentions()).items]
-        stage.mock.whims = None
-        await stage.mock.restore(asked(uuid_number(8)))
-
-    play(story, **KEEPS)
-
-
-def test_c78_data_that_do_not_fit_a_smaller_disk_stay_kept():
-    tiers = {"sku-1": Tier(disk_mb=1000, data_mb=600), "small": Tier(disk_mb=500), "fits": Tier(disk_mb=700)}
-
-    async def story(stage):
-        await stage.ready()
-        await stage.mock.deprovision(LEASE)
-        with pytest.raises(DemoteExceedsTier, match="600 MB"):
-            await stage.mock.restore(asked(items=(LeaseItem("small", 2),)))
-        await stage.mock.restore(asked(items=(LeaseItem("fits", 2),)))
-
-    play(story, tiers=tiers, **KEEPS)
-
-
 def test_c22_c31_c48_skus_and_room():
     tiers = {"sku-1": Tier(cpu=2, memory_mb=100)}
 
@@ -384,30 +216,3 @@ def test_the_older_mocks_shape():
         assert await stage.mock.logs(LEASE, tail=1) == {"0": "mock log output\n"}
 
     play(story, plain=True)
-
-
-def test_d2_work_under_way_goes_on_after_a_restart(tmp_path):
-    async def story():
-        store = Store(tmp_path / "a.sqlite")
-        async with Stage(store, **KEEPS) as stage:
-            await stage.ready()
-            await stage.ready(OTHER)
-            await stage.mock.update(OTHER, payload=BETTER, callback_url=URL)
-            await stage.mock.deprovision(LEASE)
-            await stage.mock.restore(asked(uuid_number(8)))
-        store.close()
-        store = Store(tmp_path / "a.sqlite")
-        async with Stage(store, **KEEPS) as stage:
-            with pytest.raises(InvalidState):
-                await stage.mock.restore(asked(uuid_number(9)))
-            stage.mock.clock.advance(timedelta(hours=1))
-            await stage.heard.until(2)
-            rows = (await stage.mock.provisions()).items
-            assert {row.status for row in rows} == {ProvisionStatus.READY}
-            assert {image for row in rows for image in row.service_images.values()} == {
-                "r.example/app:1",
-                "r.example/app:2",
-            }
-        store.close()
-
-    asyncio.run(story())

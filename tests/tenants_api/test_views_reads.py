@@ -1,31 +1,19 @@
-"""Bodies of `status`, `provision` and `connection`, and whom they ask."""
-
-import uuid
-from datetime import timedelta
+"""Bodies of `status` and `provision`, and whom they ask."""
 
 import pytest
 from django.utils import timezone
 
-from leases.models import ChainCursor, Lease
+from leases.models import Lease
 from leases.status import LeaseState
 from tenants_api import answers
-from tests.factories.backends import BackendFactory
-from tests.factories.leases import LeaseFactory, PayloadFactory
-from tests.factories.placements import OperationFactory, PlacementFactory
-from tests.tenants_api.calls import PROVIDER, SKU, bearer, envelope
-from tests.tenants_api.vectors import ALICE, BOB, LEASE
+from tests.factories.leases import PayloadFactory
+from tests.factories.placements import OperationFactory
+from tests.tenants_api.calls import PROVIDER, SKU, envelope
+from tests.tenants_api.placed import HASH, placed
+from tests.tenants_api.vectors import ALICE, LEASE
 
 pytestmark = pytest.mark.django_db
 HEAD = {"lease_uuid": LEASE, "tenant": ALICE, "provider_uuid": str(PROVIDER)}
-HASH = bytes(range(32))
-
-
-def placed(lease, name="docker-1", **changes):
-    """Place the lease at a backend."""
-    return PlacementFactory(lease=lease, backend=BackendFactory(name=name), **changes)
-
-
-# --- status
 
 
 def test_ta44_a_pending_lease_without_payload(ask, lease):
@@ -202,9 +190,6 @@ def test_ta52_a_lease_the_chain_does_not_know_any_more(route, fields, who, expec
         }
 
 
-# --- provision
-
-
 def test_ta53_a_hit_has_its_failures_even_when_there_are_none(ask, lease, backends):
     placed(lease)
     backends.one.holds()
@@ -265,189 +250,3 @@ def test_ta132_without_a_settled_owner_absence_everywhere_is_no_answer(way, ask,
     assert ask("status").status == 200
     if way == "fenced":
         assert backends.one.calls == []
-
-
-# --- connection
-
-
-INFO = {
-    "host": "node7.example.net",
-    "instances": [
-        {
-            "instance_index": 0,
-            "container_id": "9f3",
-            "image": "nginx:1.27",
-            "status": "running",
-            "fqdn": "w0.example.net",
-            "ports": {"80/tcp": {"host_ip": "0.0.0.0", "host_port": "32768"}},
-        },
-        {"instance_index": 1, "fqdn": "w1.example.net"},
-    ],
-    "metadata": {"token": "t", "backend": "docker-1", "tenant": ALICE},
-    "unknown_field": 1,
-}
-
-
-def test_ta38_the_whole_body(ask, lease, backends):
-    backends.one.says(f"/info/{LEASE}", INFO)
-    found = ask("connection")
-    assert found.raw.decode() == (
-        f'{{"lease_uuid":"{LEASE}","tenant":"{ALICE}","provider_uuid":"{PROVIDER}","connection":'
-        '{"host":"node7.example.net","fqdn":"w0.example.net","instances":['
-        '{"instance_index":0,"container_id":"9f3","image":"nginx:1.27","status":"running","fqdn":"w0.example.net",'
-        '"ports":{"80/tcp":{"host_ip":"0.0.0.0","host_port":32768}}},'
-        '{"instance_index":1,"fqdn":"w1.example.net"}],'
-        f'"metadata":{{"backend":"docker-1","tenant":"{ALICE}","token":"t"}}}}}}\n'
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("", 0),
-        ("abc", 0),
-        ("80/tcp", 0),
-        ("32768", 32768),
-        ("+80", 80),
-        ("-1", 0),
-        ("65536", 0),
-        ("8 0", 0),
-        ("٨", 0),
-        ("1" * 5000, 0),
-    ],
-)
-def test_ta39_ports_become_numbers(text, number):
-    assert answers.port_number(text) == number
-
-
-def test_ta40_names_come_from_the_first_instance_at_need(ask, lease, backends):
-    services = {
-        "b": {"fqdn": "own.example", "instances": [{"instance_index": 0, "fqdn": "other.example"}]},
-        "a": {"instances": [{"instance_index": 0, "fqdn": "a0.example"}, {"instance_index": 1, "fqdn": "a1.example"}]},
-        "c": {},
-    }
-    backends.one.says(f"/info/{LEASE}", {"host": "h", "services": services})
-    found = ask("connection").body["connection"]
-    assert "fqdn" not in found
-    assert list(found["services"]) == ["a", "b", "c"]
-    assert [found["services"][name].get("fqdn") for name in "abc"] == ["a0.example", "own.example", None]
-    assert found["services"]["c"] == {"instances": []}
-
-
-def test_ta40_an_own_name_beats_that_of_an_instance(ask, lease, backends):
-    backends.one.says(f"/info/{LEASE}", {**INFO, "fqdn": "own.example"})
-    assert ask("connection").body["connection"]["fqdn"] == "own.example"
-
-
-def test_ta41_an_empty_info(ask, lease, backends):
-    backends.one.says(f"/info/{LEASE}", {})
-    assert ask("connection").body["connection"] == {"host": ""}
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ((404, b"{}"), (404, "lease not yet provisioned")),
-        ((500, b'{"error":"host /var/x"}'), (500, "internal server error")),
-        ((200, b"{"), (500, "internal server error")),
-        ((200, b'{"host":"' + b"x" * 2**20 + b'"}'), (500, "internal server error")),
-    ],
-    ids=["404", "500", "bad JSON", "too long"],
-)
-def test_ta42_a_backend_that_has_no_answer(answer, expected, ask, lease, backends):
-    backends.one.answers[f"/info/{LEASE}"] = answer
-    found = ask("connection")
-    assert (found.status, found.body) == (expected[0], envelope(expected[1], expected[0]))
-
-
-@pytest.mark.parametrize(
-    ("placement", "sku", "asked"),
-    [
-        ("docker-2", None, "two"),
-        ("docker-1", SKU, "one"),
-        (None, SKU, "two"),
-        (None, uuid.UUID(int=1), "one"),
-        (None, None, "one"),
-    ],
-)
-def test_ta43_whom_a_connection_asks(placement, sku, asked, ask, lease, backends):
-    if sku:
-        Lease.objects.update(items=[{"sku": str(sku), "quantity": 1}])
-    if placement:
-        placed(lease, placement)
-    for one in backends.all:
-        one.says(f"/info/{LEASE}", {"host": one.name})
-    assert ask("connection").body["connection"]["host"] == getattr(backends, asked).name
-    assert sum(len(one.calls) for one in backends.all) == 1
-
-
-def test_ta43_an_owner_that_is_not_configured_is_not_replaced(ask, lease, backends):
-    placed(lease, "old-name")
-    found = ask("connection")
-    assert (found.status, found.body) == (503, envelope("service unavailable", 503))
-    assert [one.calls for one in backends.all] == [[], []]
-
-
-@pytest.mark.parametrize("status", ["conflict", "quarantined"])
-def test_a_lease_without_one_settled_owner_has_no_connection(status, ask, lease, backends):
-    placed(lease, status=status)
-    assert ask("connection").body == envelope("service unavailable", 503)
-
-
-# --- how old an answer may be
-
-
-def test_a_fresh_lease_is_answered_without_the_chain(ask, lease, chain):
-    assert ask("status").status == 200
-    assert chain.asked == []
-
-
-def aged_head():
-    ChainCursor.objects.update(head_seen_at=timezone.now() - timedelta(seconds=31))
-
-
-def newer_news():
-    Lease.objects.update(news_height=11)
-
-
-def no_watcher():
-    ChainCursor.objects.all().delete()
-
-
-@pytest.mark.parametrize("why", [aged_head, newer_news, no_watcher])
-def test_an_old_lease_is_read_once_and_kept(why, ask, lease, chain):
-    why()
-    chain.add(uuid.UUID(LEASE), state=LeaseState.CLOSED)
-    assert ask("status").body["state"] == "LEASE_STATE_CLOSED"
-    assert chain.asked == [uuid.UUID(LEASE)]
-    stored = Lease.objects.get()
-    assert (stored.chain_state, stored.chain_height) == (LeaseState.CLOSED, 100)
-    assert stored.due_at is not None
-    ask("status")  # the end of a lease is known for ever
-    assert len(chain.asked) == 1
-
-
-def test_a_read_that_is_older_than_what_is_stored_changes_nothing(ask, lease, chain):
-    newer_news()
-    chain.add(uuid.UUID(LEASE), height=9, state=LeaseState.PENDING)
-    assert ask("status").body["state"] == "LEASE_STATE_ACTIVE"
-    assert Lease.objects.get().chain_height == 10
-
-
-def test_a_lease_nobody_stored_is_read_and_kept_and_looked_at(ask, watcher, chain):
-    chain.add(uuid.UUID(LEASE), state=LeaseState.PENDING, meta_hash=HASH)
-    assert ask("status").body["meta_hash_hex"] == HASH.hex()
-    stored = Lease.objects.get()
-    assert (stored.tenant, stored.chain_state, stored.due_at is None) == (ALICE, LeaseState.PENDING, False)
-
-
-def test_a_stub_is_read(ask, watcher, chain):
-    LeaseFactory(uuid=LEASE, tenant=None, provider_uuid=None, chain_state=None, chain_height=-1)
-    assert ask("status").body == envelope("lease not found", 404)
-    chain.add(uuid.UUID(LEASE))
-    assert ask("status").status == 200
-
-
-def test_another_tenants_lease_read_from_the_chain_is_forbidden(ask, watcher, chain):
-    chain.add(uuid.UUID(LEASE), tenant=BOB)
-    assert ask("status", headers=bearer()).body == envelope("forbidden", 403)

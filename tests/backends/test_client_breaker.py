@@ -1,0 +1,89 @@
+"""Fences, the breaker and health: who is asked at all, and what the breaker hears."""
+
+import threading
+
+import pytest
+
+from backends.client import BackendClient
+from backends.contract import BackendUnavailable, Dialect, Unknown
+from tests.backends.client_reads import Listening, Refusing, read
+from tests.backends.servers import LEASE, peer, says, target
+
+
+def test_bc75_a_fenced_backend_is_never_contacted():
+    with peer() as server:
+        client = BackendClient(target(server.url, fenced=True))
+        assert client.info(LEASE) == Unknown('backend "b1" is fenced')
+        assert client.health().error == 'backend "b1" is fenced'
+        with pytest.raises(BackendUnavailable, match="fenced"):
+            client.provisions()
+        assert server.connections == 0
+
+
+def test_an_open_breaker_stops_reads_but_neither_walks_nor_probes():
+    with peer(says(200, {"provisions": []})) as server:
+        client = BackendClient(target(server.url), Refusing())
+        assert client.info(LEASE) == Unknown("circuit breaker is open")
+        assert server.got == []
+        assert client.provisions().complete
+        assert client.health().healthy
+
+
+@pytest.mark.parametrize(
+    ("script", "pulse"),
+    [
+        (says(200, {}), "success"),
+        (says(404, b""), "success"),
+        (says(500, b""), "failure"),
+        (says(200, b"<"), "failure"),
+        (lambda _got: None, "failure"),
+    ],
+)
+def test_the_breaker_hears_what_each_read_told(script, pulse):
+    gate = Listening()
+    with peer(script) as server:
+        BackendClient(target(server.url), gate).info(LEASE)
+    assert gate.pulses == [pulse]
+
+
+@pytest.mark.parametrize(("limit", "pulse"), [(0.05, "neutral"), (None, "failure")])
+def test_p8_our_own_haste_says_nothing_about_the_backend(limit, pulse):
+    gate, held = Listening(), threading.Event()
+    with peer(lambda _got: held.wait(5) and None) as server:
+        client = BackendClient(target(server.url, timeout=1.0 if limit else 0.05), gate, limit=limit)
+        assert isinstance(client.info(LEASE), Unknown)
+        held.set()
+    assert gate.pulses == [pulse]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "pulse"),
+    [
+        (b'{"error":"busy","code":"insufficient_resources"}', "busy: busy", "success"),
+        (b"", "get_logs failed with status 503: ", "failure"),
+        (b"<html>", "backend returned an unrecognized error response", "failure"),
+    ],
+)
+def test_bc28_a_busy_current_backend(body, reason, pulse):
+    gate = Listening()
+    with peer(says(503, body)) as server:
+        found = BackendClient(target(server.url, dialect=Dialect.CURRENT), gate).logs(LEASE)
+    assert (found, gate.pulses) == (Unknown(reason), [pulse])
+
+
+@pytest.mark.parametrize(
+    ("script", "healthy", "error"),
+    [
+        (says(200, b"whatever"), True, ""),
+        (says(503, {"error": "x"}), False, "backend unhealthy: status 503"),
+    ],
+)
+def test_health_goes_by_the_status(script, healthy, error):
+    found, got = read(script, "health")
+    assert (found.healthy, found.error) == (healthy, error)
+    assert "x-fred-signature" in got[0].headers
+
+
+def test_health_of_a_silent_backend():
+    found, _ = read(lambda _got: None, "health")
+    assert found.error.startswith("health check failed: ")
