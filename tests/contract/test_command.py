@@ -169,3 +169,23 @@ def test_c82_c87_c89_of_a_process_that_is_killed_and_started_again(tmp_path):
         finally:
             os.kill(int(pid.read_text()), 9)
     assert {one.case: one.reason for one in found.values() if one.result is not Verdict.PASSED} == {}
+
+
+KILL = """
+import json, os, sys, urllib.request
+body = json.dumps({"lease_uuid": os.environ["LEASE_UUID"]}).encode()
+headers = {"Authorization": "Bearer " + sys.argv[2], "Content-Type": "application/json"}
+urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/_mock/kill", body, headers), timeout=10).read()
+"""
+
+
+def test_c88_a_workload_that_dies_is_reported_once_as_failed(tmp_path):
+    token, script = "token-0123456789abcdef", tmp_path / "kill.py"
+    script.write_text(KILL)
+    with process(MOCK_BACKEND_CONTROL_TOKEN=token) as (_, url):
+        wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED, timeout=30)
+        hook = f"{sys.executable} {script} {url} {token}"
+        found = checked(url, "C88", patience=20.0, hooks={"kill-workload": hook})
+        unkilled = checked(url, "C88", patience=1.0, hooks={"kill-workload": sys.executable + " -c pass"})
+    assert {one.case: (one.result, one.reason) for one in found.values() if one.result is not Verdict.PASSED} == {}
+    assert unkilled["C88"].result is Verdict.FAILED
