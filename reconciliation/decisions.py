@@ -122,7 +122,7 @@ class SendTeardown:
 
 @dataclass(frozen=True, slots=True)
 class ParkTeardown:
-    """These backends take no calls for now: put their parts of the removal aside."""
+    """These backends are closed to calls: put their parts of the removal aside."""
 
     backends: tuple[str, ...]
 

@@ -130,7 +130,7 @@ def over(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
 
 
 def _closed(facts: LeaseFacts) -> set[str]:
-    """Configured backends that take no calls for now."""
+    """Configured backends that are closed to calls."""
     return {one.name for one in facts.world.backends if one.configured and not one.takes_calls}
 
 

@@ -11,9 +11,11 @@ from django.urls import path
 
 from fred.handler import Limits, ThreadedDjango, template_of
 from tests.asgi import request
+from tests.waiting import wait_until
 
 release = threading.Event()
 seen_threads: set[str] = set()
+hanging_threads: set[str] = set()
 
 
 def echo(request: HttpRequest) -> HttpResponse:
@@ -25,8 +27,14 @@ def echo(request: HttpRequest) -> HttpResponse:
 
 
 def hang(request: HttpRequest) -> HttpResponse:
+    hanging_threads.add(threading.current_thread().name)
     release.wait(10)
     return HttpResponse("late")
+
+
+async def both_threads_hang() -> None:
+    """Both threads of the pool are inside a view that hangs."""
+    await asyncio.to_thread(wait_until, lambda: len(hanging_threads) == 2)
 
 
 def crash(request: HttpRequest) -> HttpResponse:
@@ -41,6 +49,7 @@ pytestmark = pytest.mark.urls(__name__)
 @pytest.fixture
 def django_app():
     release.clear()
+    hanging_threads.clear()
     app = ThreadedDjango(
         Limits(body_bytes=10, read_s=5.0, answer_s=0.2), threads=2, reserved={"/echo": 1}, middleware=False
     )
@@ -84,7 +93,7 @@ def test_a_slow_read_is_503_and_a_slow_write_is_undecided(django_app):
 def test_a_write_that_never_got_a_thread_did_nothing(django_app):
     async def crowd():
         first = [asyncio.ensure_future(request(django_app, "GET", "/hang")) for _ in range(2)]
-        await asyncio.sleep(0)
+        await both_threads_hang()
         return [await request(django_app, "POST", "/hang"), *await asyncio.gather(*first)]
 
     assert asyncio.run(crowd())[0].status == 503
@@ -93,7 +102,7 @@ def test_a_write_that_never_got_a_thread_did_nothing(django_app):
 def test_a_reserved_path_answers_while_all_threads_hang(django_app):
     async def crowd():
         stuck = [asyncio.ensure_future(request(django_app, "GET", "/hang")) for _ in range(4)]
-        await asyncio.sleep(0)
+        await both_threads_hang()
         answer = await request(django_app, "GET", "/echo")
         await asyncio.gather(*stuck)
         return answer
