@@ -65,7 +65,7 @@ def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: So
                 found[uuid] = answer
             case ChainAbsent():
                 found[uuid] = f.Absent() if rows[uuid][3] is None else f.Unknown("chain_unknown")
-                if rows[uuid][3] is not None:
+                if rows[uuid][3] is not None or rows[uuid][9] >= 0:  # it was read, or announced
                     noticed.fault("lease_unknown", str(uuid))
             case ChainExact(lease=lease, height=height):
                 stale = height < rows[uuid][9] or height < rows[uuid][4]
