@@ -132,37 +132,14 @@ def test_an_answer_of_no_shape_is_a_failure_of_the_backend():
     assert found["C44"].result is Verdict.FAILED
 
 
-RESTART = """
-import os, signal, subprocess, sys, time, urllib.request
-old, port, state, secret, log = sys.argv[1:6]
-os.kill(int(open(old).read()), signal.SIGKILL)
-environment = {"PATH": os.environ["PATH"], "MOCK_BACKEND_CALLBACK_SECRET": secret, "MOCK_BACKEND_STATE_PATH": state}
-for _ in range(100):
-    running = subprocess.Popen(
-        [sys.executable, "manage.py", "backend_agent", "mock", "--listen", "127.0.0.1:" + port],
-        env=environment, stdout=open(log, "a"), stderr=subprocess.STDOUT)
-    open(old, "w").write(str(running.pid))
-    for _ in range(300):
-        if running.poll() is not None:
-            break
-        try:
-            urllib.request.urlopen("http://127.0.0.1:" + port + "/health", timeout=1).read()
-            sys.exit(0)
-        except OSError:
-            time.sleep(0.1)
-sys.exit(1)
-"""
-
-
 @pytest.mark.slow
 def test_c82_c87_c89_of_a_process_that_is_killed_and_started_again(tmp_path):
-    state, log, pid, script = (tmp_path / name for name in ("a.sqlite", "log", "pid", "restart.py"))
-    script.write_text(RESTART)
+    state, log, pid = (tmp_path / name for name in ("a.sqlite", "log", "pid"))
     with process(MOCK_BACKEND_STATE_PATH=str(state)) as (running, url):
         wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED, timeout=30)
         pid.write_text(str(running.pid))
         port = url.rpartition(":")[2]
-        hook = f"{sys.executable} {script} {pid} {port} {state} {SECRET} {log}"
+        hook = f"{sys.executable} -m tests.contract.restart_mock {pid} {port} {state} {SECRET} {log}"
         log.touch()
         try:
             found = checked(url, "C82", "C87", "C89", patience=30.0, hooks={"restart": hook}, log_file=str(log))
