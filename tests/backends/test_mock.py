@@ -2,14 +2,9 @@
 
 import asyncio
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -31,6 +26,7 @@ from backends.mock.driver import MockBackend, MockSettings
 from backends.mock.records import delete_kept, load_kept
 from backends.store import Store
 from fred.http import Multi, fetch
+from tests.backends.mock_process import process
 from tests.backends.servers import SECRET, mock_agent, peer, served, spec, target, uuid_number
 from tests.waiting import wait_until
 
@@ -326,31 +322,6 @@ def test_d2_a_restarted_mock_knows_everything(tmp_path):
         assert mock.deprovision(3) == Done()
     with rig_with(Store(path)) as mock:
         assert mock.client.provisions() == before
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextmanager
-def process(*arguments, **environment):
-    """`backend_agent mock` as a process of its own, with nothing else configured."""
-    port = free_port()
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "manage.py", "backend_agent", "mock", "--listen", f"127.0.0.1:{port}", *arguments]
-    variables = {"PATH": os.environ["PATH"], "MOCK_BACKEND_CALLBACK_SECRET": SECRET, **environment}
-    variables = {name: value for name, value in variables.items() if value is not None}
-    running = subprocess.Popen(
-        command, cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield running, f"http://127.0.0.1:{port}"
-    finally:
-        running.kill()
-        running.wait()
-        running.stdout.close()
 
 
 def test_the_agent_starts_without_any_setting_of_the_control_plane_and_survives_a_kill(tmp_path):

@@ -15,8 +15,8 @@ from backends.check import run
 from backends.check.bench import Options
 from backends.check.cases import CASES, Case, Verdict
 from backends.check.listener import Listener
+from tests.backends.mock_process import process
 from tests.backends.servers import SECRET, mock_agent, peer, served
-from tests.backends.test_mock import process
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
