@@ -16,7 +16,7 @@ from leases import lanes
 from leases.chain.events import EventType
 from leases.models import ChainCursor, ChainEvent, ChainTx, Lease
 from tests.leases.house import config_of, environment_of, pending, want
-from tests.reconciliation.watching import until_read, until_stored, watching
+from tests.reconciliation.watching import until_begun, until_read, until_stored, watching
 from tests.waiting import wait_until
 
 T = EventType
@@ -47,10 +47,6 @@ def create(chain, number: int = 1) -> list[UUID]:
 
 def texts(uuids: list[UUID]) -> list[str]:
     return [str(one) for one in uuids]
-
-
-def until_begun() -> ChainCursor:
-    return wait_until(ChainCursor.objects.first)
 
 
 def test_a_new_lease_wants_a_look_and_its_block_moves_the_cursor(house):
@@ -129,6 +125,46 @@ def test_what_happened_while_nobody_watched_is_read(house):
     with watching():
         until_stored(T.CREATED, leases)
         until_stored(T.CANCELLED, leases[:1])
+
+
+def test_a_flood_of_frames_is_stored_and_none_is_dropped(house):
+    """CH-94: nothing between the frame and its row has a limit that drops."""
+    from fred import metrics
+
+    def dropped() -> float:
+        return metrics.EVENTS_DROPPED.labels("lease_created")._value.get()
+
+    before = dropped()
+    with watching():
+        until_begun()
+        with house.fault("rpc_error", where="block_results", text="broken"):
+            leases = create(house, 200)
+            until_stored(T.CREATED, leases)
+    assert dropped() == before
+
+
+def test_a_node_that_is_gone_is_left_for_the_next(house, settings):
+    settings.FRED = settings.FRED.model_copy(
+        update={
+            "grpc_endpoint": f"127.0.0.1:9,{house.grpc}",
+            "websocket_url": f"ws://127.0.0.1:9/websocket,{house.websocket}",
+        }
+    )
+    with watching():
+        until_begun()
+        leases = create(house, 2)
+        until_stored(T.CREATED, leases)
+
+
+def test_what_our_own_transactions_cause_is_told_by_frames(house):
+    """Acknowledgements come over the second connection, also while no block can be read."""
+    with watching():
+        until_begun()
+        leases = pending(house, 2)
+        until_read(house.height)
+        with house.fault("rpc_error", where="block_results", text="broken"):
+            house.ack_leases(texts(leases))
+            until_stored(T.ACKNOWLEDGED, leases)
 
 
 def test_two_watchers_do_each_other_no_harm(house):
