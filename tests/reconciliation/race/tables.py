@@ -55,12 +55,13 @@ def tell(uuids: Iterable[UUID], state: LeaseState | None = None) -> None:
 
 
 def counts(uuids: Sequence[UUID]) -> dict[UUID, int]:
-    """How many rows of news each lease has, callbacks among them."""
+    """How many rows of news each lease has, callbacks among them; one that is kept without an effect is no news."""
     return dict(
         run(
             """
             SELECT u.uuid, (SELECT count(*) FROM race_news AS n WHERE n.lease = u.uuid)
-                         + (SELECT count(*) FROM placements_callback AS c WHERE c.lease_uuid = u.uuid)
+                         + (SELECT count(*) FROM placements_callback AS c
+                             WHERE c.lease_uuid = u.uuid AND c.verdict IN ('', 'applied', 'announced'))
               FROM unnest(%s::uuid[]) AS u(uuid)
             """,
             list(uuids),
