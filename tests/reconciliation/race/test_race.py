@@ -160,8 +160,8 @@ def left_behind() -> list[str]:
         """
         SELECT l.uuid, l.phase, l.reason, l.due_at - now() FROM leases_lease AS l
           JOIN (SELECT lease, max(at) AS at FROM race_news GROUP BY lease) AS n ON n.lease = l.uuid
-          LEFT JOIN (SELECT lease_uuid, max(received_at) AS at FROM placements_callback WHERE verdict IN ('', 'applied', 'announced')
-                       GROUP BY lease_uuid) AS c
+          LEFT JOIN (SELECT lease_uuid, max(received_at) AS at FROM placements_callback
+                      WHERE verdict IN ('', 'applied', 'announced') GROUP BY lease_uuid) AS c
                  ON c.lease_uuid = l.uuid
          WHERE l.looked_at IS NULL OR l.looked_at <= GREATEST(n.at, c.at)
         """
