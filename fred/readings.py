@@ -67,6 +67,10 @@ UNION ALL
 SELECT 'fred_signer_pool_lane_count', '', '', GREATEST(count(*) FILTER (WHERE role = 'sub_signer' AND usable), 1)
   FROM leases_signer HAVING count(*) > 0
 UNION ALL
+SELECT 'fred_chain_events_connected', '', '',
+       (detail NOT IN ('the event stream is not connected', 'the chain has not answered yet'))::int
+  FROM backends_healthcheck WHERE name = 'watcher' AND checked_at > now() - interval '60 seconds'
+UNION ALL
 SELECT 'fred_chain_height', '', '', max(head_height) FROM leases_chaincursor
 UNION ALL
 SELECT 'fred_chain_events_last_received_timestamp_seconds', '', '', extract(epoch FROM max(head_seen_at))

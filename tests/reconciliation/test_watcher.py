@@ -255,6 +255,20 @@ def test_readiness_shows_why_a_chain_is_refused(house, quick_beats):
     assert shown()["watcher"] == checks.NO_WATCHER
 
 
+def test_a_gauge_says_whether_the_stream_is_connected(house, quick_beats):
+    from fred.readings import of_the_database
+
+    def shown() -> float | None:
+        return of_the_database().get("fred_chain_events_connected", {}).get(())
+
+    with watching():
+        until_begun()
+        wait_until(lambda: shown() == 1)
+        with house.fault("ws_error", where="ws"), house.fault("ws_close", where="ws", times=1):
+            wait_until(lambda: shown() == 0)
+        wait_until(lambda: shown() == 1)
+
+
 def test_somebody_watches_also_while_the_chain_is_silent(house, quick_beats):
     with watching():
         until_begun()
