@@ -11,6 +11,7 @@ from leases.status import LeaseState
 from tenants_api.models import UsedToken
 from tests.factories.leases import LeaseFactory
 from tests.tenants_api.calls import PROVIDER, bearer, envelope
+from tests.tenants_api.placed import placed
 from tests.tenants_api.vectors import ALICE, BOB, LEASE, VECTORS, vector
 
 pytestmark = pytest.mark.django_db
@@ -243,3 +244,14 @@ def test_ta12_an_answer_never_shows_another_tenants_address(ask, lease, backends
     backends.one.holds(tenant=BOB)
     assert ALICE in str(ask("status").body)
     assert BOB not in str(ask("status").body)
+
+
+@pytest.mark.parametrize("route", ["status", "provision"])
+@pytest.mark.parametrize("status", ["ready", "failed", "retained"])
+def test_p37_the_tenant_of_a_backends_row_is_in_no_answer(route, status, ask, lease, backends):
+    placed(lease)
+    backends.one.holds(tenant=BOB, status=status, reason="Internal", message="it died", fail_count=1)
+    found = ask(route)
+    assert found.status == 200
+    assert status in found.raw.decode()
+    assert BOB not in found.raw.decode()
