@@ -194,6 +194,7 @@ def test_only_what_left_nothing_was_not_sent(classify):
 
 
 def test_bc89_request_forms_of_the_older_dialect():
+    """P1"""
     backend, items = target("http://b"), [LeaseItem("sku-1", 2, "web", "x.example")]
     restart = requests.restart_request(backend, LEASE, callback_url="http://cp/x")
     update = requests.update_request(backend, LEASE, b"{}", callback_url="http://cp/x")

@@ -13,6 +13,7 @@ from tests.backends.servers import LEASE, SECRET, peer, says, spec, target
 
 
 def test_requests_are_signed_over_the_whole_target():
+    """P1"""
     with peer(says(200, {"provisions": []})) as server:
         BackendClient(target(server.url + "/prefix/")).provisions()
         got = server.got[0]
@@ -25,6 +26,7 @@ def test_requests_are_signed_over_the_whole_target():
 
 
 def test_without_a_key_nothing_is_signed():
+    """P2"""
     _, got = read(says(200, {"provisions": []}), "provisions", secret="")
     assert "x-fred-signature" not in got[0].headers
 
@@ -104,6 +106,7 @@ def test_a_point_read_about_another_lease_is_no_answer():
 
 
 def test_bc35_odd_values_of_a_row_are_read_as_the_contract_says():
+    """P36"""
     body = {
         "lease_uuid": str(LEASE).upper(),
         "status": "melting",

@@ -11,6 +11,7 @@ from tests.backends.servers import LEASE, peer, says, target
 
 
 def test_bc75_a_fenced_backend_is_never_contacted():
+    """P17"""
     with peer() as server:
         client = BackendClient(target(server.url, fenced=True))
         assert client.info(LEASE) == Unknown('backend "b1" is fenced')
@@ -79,11 +80,13 @@ def test_bc28_a_busy_current_backend(body, reason, pulse):
     ],
 )
 def test_health_goes_by_the_status(script, healthy, error):
+    """P18"""
     found, got = read(script, "health")
     assert (found.healthy, found.error) == (healthy, error)
     assert "x-fred-signature" in got[0].headers
 
 
 def test_health_of_a_silent_backend():
+    """P18"""
     found, _ = read(lambda _got: None, "health")
     assert found.error.startswith("health check failed: ")

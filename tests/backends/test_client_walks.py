@@ -19,6 +19,7 @@ from tests.backends.servers import LEASE, answer, peer, says, target, uuid_numbe
     ],
 )
 def test_a_walk_has_all_rows(pages):
+    """P10"""
     found, got = read(paged(pages), "provisions")
     assert found.complete
     assert [one.lease_uuid for one in found.items] == [uuid_number(n) for n in (1, 2, 3)]
@@ -63,6 +64,7 @@ TOKEN = str(uuid_number(2))
     ],
 )
 def test_a_walk_that_fails_anywhere_fails_whole(script):
+    """P10"""
     with peer(script) as server, pytest.raises(BackendUnavailable):
         BackendClient(target(server.url)).provisions()
 
@@ -88,6 +90,7 @@ def test_bc49_a_walk_is_counted_once():
 
 
 def test_lookup_asks_sorted_and_discards_an_answer_with_strangers():
+    """P11"""
     found, got = read(says(200, {"provisions": [row(1)]}), "lookup", [uuid_number(2), uuid_number(1)])
     assert [one.lease_uuid for one in found] == [uuid_number(1)]
     assert got[0].target == f"/provisions?lease_uuid={uuid_number(1)}&lease_uuid={uuid_number(2)}"

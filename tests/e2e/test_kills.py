@@ -238,6 +238,7 @@ def test_a_watcher_is_killed_while_it_stores(house, endings, served, point, clos
 )
 @pytest.mark.parametrize("closes", [False, True], ids=["result", "deprovisioned-C6"])
 def test_web_is_killed_while_it_stores_a_callback(house, endings, served, point, closes):
+    """P29"""
     house.nursery.kill(house.web)
     house.web = house.fork_web(point)
     with worker(house):

@@ -93,6 +93,7 @@ def test_plain_peer_on_https_sent_nothing(send):
 
 
 def test_silence_after_the_request_is_a_timeout_that_proves_nothing(send):
+    """P12"""
     release = threading.Event()
     with peer(lambda _got: answer(200) if release.wait(10) else None) as server:
         error = send(Request(server.url, body=b"{}", timeout=0.2)).error
@@ -101,6 +102,7 @@ def test_silence_after_the_request_is_a_timeout_that_proves_nothing(send):
 
 
 def test_timeout_also_ends_an_answer_that_never_completes(send):
+    """P12"""
     with peer(lambda _got: b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc") as server:
         response = send(Request(server.url, timeout=0.2))
     assert (response.error.kind, response.status) == (ErrorKind.TIMEOUT, 200)
@@ -122,6 +124,7 @@ def test_unanswered_connect_sent_nothing(send):
 
 
 def test_bc131_a_connection_cut_before_the_answer_is_ambiguous(send):
+    """P19"""
     with peer(lambda _got: None) as server:
         error = send(Request(server.url, body=b"{}")).error
         assert (error.kind, error.sent_nothing) == (ErrorKind.AMBIGUOUS, False)
@@ -155,12 +158,14 @@ def test_what_is_broken_off_stays_unknown_and_the_rest_goes_on(multi):
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(send, status):
+    """P13"""
     with peer() as other, peer(says(status, headers=f"Location: {other.url}\r\n")) as server:
         assert send(Request(server.url, body=b"{}")).status == status
         assert other.got == []
 
 
 def test_proxies_of_the_environment_are_ignored(send, monkeypatch):
+    """P14"""
     with peer() as proxy, peer() as server:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)

@@ -124,6 +124,8 @@ def test_the_key_that_signed_is_counted(secret, labels):
 
 
 def test_bc99_who_does_not_sign_is_told_to_wait_and_who_signs_is_let_in():
+    """P25"""
+
     async def work(endpoint):
         refused = [await post(endpoint, headers={}) for _ in range(5)]
         return refused, await said_by(OWN)(endpoint), await post(endpoint, headers=signed(SAID, secret="x" * 40))

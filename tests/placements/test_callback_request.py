@@ -64,6 +64,7 @@ def test_a_backtracking_trap_is_quick():
     ],
 )
 def test_ta94_the_url_says_what_a_callback_is_about(query, selector, id_):
+    """P26"""
     found = reading(body(operation_id=str(uuid.uuid4()), lifecycle_id="x"), query)
     assert (found.selector, found.selector_id) == (selector, id_ and uuid.UUID(id_))
 
@@ -209,6 +210,7 @@ LIFECYCLE = f"lifecycle_id={ID}".encode()
     ],
 )
 def test_ta135_combinations(fields, query, text):
+    """P25"""
     if text is None:
         assert reading(body(**fields), query).lease_uuid == uuid.UUID(LEASE)
     else:

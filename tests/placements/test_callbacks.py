@@ -134,6 +134,7 @@ def test_a_failure_after_success_is_left_to_the_look():
 @pytest.mark.parametrize("settled_at", [None, "2026-01-01T00:00Z"])
 @pytest.mark.parametrize("status", ["success", "failed", "deprovisioned"])
 def test_lc58_a_word_about_an_operation_that_is_over_changes_nothing(state, settled_at, status):
+    """P23"""
     old = OperationFactory(state=state, settled_at=settled_at)
     callbacks.apply([said(status, of=old)])
     old.refresh_from_db()
@@ -200,6 +201,7 @@ def test_a_lifecycle_callback_counts_only_with_the_current_id(own, verdict):
 
 
 def test_a_lifecycle_callback_moves_no_operation():
+    """P24"""
     operation = OperationFactory()
     PlacementFactory(lease=operation.lease, lifecycle_id=operation.pk)
     callbacks.apply([said("success", of=operation, selector=Selector.LIFECYCLE)])
@@ -209,6 +211,7 @@ def test_a_lifecycle_callback_moves_no_operation():
 
 @pytest.mark.parametrize("status", ["success", "failed", "deprovisioned"])
 def test_lc49_lc51_a_report_without_id_or_open_operation_is_an_observation(status):
+    """P36"""
     operation = settled()
     callbacks.apply([said(status, lease=operation.lease)])
     row = Callback.objects.get()

@@ -113,6 +113,7 @@ def test_ta92_without_any_key():
     ],
 )
 def test_lc53_lc54_ta92_what_is_wrong_is_said_only_after_the_signature(body, query, text):
+    """P25"""
     answer, kept = run(lambda endpoint: post(endpoint, body, query=query))
     assert (answer.status, answer.json(), kept.batches) == (400, envelope(text, 400), [])
     assert answer.body.endswith(b"}\n")

@@ -112,6 +112,7 @@ def test_the_sixth_push_to_a_failing_backend_is_not_sent(backend, sender):
     ids=["500", "html 400", "empty 400", "404", "200", "reset", "broken off"],
 )
 def test_lc9_doubt_is_looked_up_sent_again_once_and_then_left_to_the_look(backend, sender, answer):
+    """P19"""
     operation = due()
     backend.always["provision"] = answer
     sender.pull()

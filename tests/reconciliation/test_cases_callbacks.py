@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db.models.functions import Now
 
 from backends.contract import cut_reason
 from fred import metrics
@@ -98,7 +99,7 @@ def test_code_22_of_another_codespace_ends_nothing(story):
     ],
 )
 def test_a_failure_is_rejected_with_the_backends_words_and_told_uncut(story, error, reason, told):
-    """LC-42, LC-43"""
+    """P27, LC-42, LC-43"""
     before = provisionings("failed")
     uuid = story.made()
     story.report("failed", uuid, error=error)
@@ -121,13 +122,13 @@ def test_a_failure_is_rejected_with_the_backends_words_and_told_uncut(story, err
     ids=["258 bytes", "256 bytes of two each", "256 bytes", "257 bytes"],
 )
 def test_a_reason_is_cut_between_characters(text, expected):
-    """LC-44"""
+    """P30, LC-44"""
     assert cut_reason(text) == expected
     assert len(expected.encode()) <= 256
 
 
 def test_a_failure_of_an_active_lease_is_told_and_changes_nothing_on_chain(story):
-    """LC-45"""
+    """P27, LC-45"""
     uuid = story.made()
     payload = PayloadFactory(lease_id=uuid)
     story.chain.ack_leases([str(uuid)])
@@ -192,7 +193,7 @@ def test_a_rejected_lease_is_torn_down_where_it_failed_and_a_placement_elsewhere
 
 @pytest.mark.parametrize("status", ["success", "failed"])
 def test_a_report_without_open_operation_is_told_and_nothing_more(story, status):
-    """LC-49"""
+    """P36, LC-49"""
     uuid = story.activated()
     before = counted(metrics.NON_IN_FLIGHT_CALLBACKS, backend="b1", status=status)
     told, wishes = story.events(uuid), story.wishes(uuid)
@@ -244,7 +245,7 @@ def test_a_removal_of_what_is_being_made_ends_the_operation_and_no_chain_hears_o
 
 
 def test_only_the_operation_that_is_open_can_succeed(story):
-    """LC-58"""
+    """P23, LC-58"""
     uuid = story.made()
     old = story.operation(uuid)
     Operation.objects.update(state="failed", refusal="callback_timeout", settled_at="2026-01-01T00:00Z")
@@ -264,7 +265,7 @@ def test_only_the_operation_that_is_open_can_succeed(story):
 
 
 def test_the_same_callback_five_times_at_once_is_one_row_and_one_acknowledgement(story, run_in_threads):
-    """LC-59"""
+    """P22, LC-59"""
     uuid = story.made()
     operation = story.operation(uuid)
     run_in_threads(5, lambda: deliver("success", uuid, operation))
@@ -275,7 +276,7 @@ def test_the_same_callback_five_times_at_once_is_one_row_and_one_acknowledgement
 
 
 def test_a_callback_before_the_acceptance_was_read_counts_and_the_acceptance_changes_nothing(story):
-    """LC-60"""
+    """P21, LC-60"""
     backend = story.backends["b1"]
     answer = Hang()
     backend.script["provision"].append(answer)
@@ -318,3 +319,34 @@ def test_a_success_of_an_ended_lease_is_consumed_and_acknowledges_nothing(story)
     assert story.wishes(uuid) == {}
     assert Teardown.objects.get(lease_id=uuid).state == "done"
     assert "ready" not in dict(story.events(uuid))
+
+
+@pytest.mark.parametrize("away", ["/*", BROADCASTS], ids=["whole", "broadcasts"])
+def test_a_success_is_not_lost_while_the_chain_is_away(story, away):
+    """P28"""
+    uuid = story.made()
+    with story.chain.fault("grpc_error", where=away, code="UNAVAILABLE", text="away"):
+        story.report("success", uuid)
+        story.look()
+        lanes.run()
+        assert story.state(uuid) is LeaseState.PENDING
+        assert story.operation(uuid).settled_at is None
+    story.forget_silence()
+    ChainTx.objects.filter(due_at__isnull=False).update(due_at=Now())
+    story.settle()
+    assert story.state(uuid) is LeaseState.ACTIVE
+    assert story.operation(uuid).settled_at is not None
+    assert story.included("MsgAcknowledgeLease", uuid) == 1
+
+
+def test_a_failure_of_an_ended_lease_rejects_nothing_and_is_torn_down(story):
+    """P27"""
+    uuid = story.made()
+    story.chain.cancel_lease(str(uuid))
+    story.hear(uuid, EventType.CANCELLED)
+    story.report("failed", uuid, error="too late")
+    story.settle()
+    assert story.wishes(uuid) == {}
+    operation = story.operation(uuid)
+    assert (operation.state, operation.settled_at is None) == ("failed", False)
+    assert Teardown.objects.get(lease_id=uuid).state == "done"

@@ -164,7 +164,7 @@ def test_a_reject_that_a_network_error_met_is_repeated_and_takes_effect_once(sto
 
 @pytest.mark.parametrize("body", ["<html>bad</html>", "{}", "null", '{"message":"x"}', '{"code":"y"}'])
 def test_a_refusal_off_the_contract_refuses_nothing(story, body):
-    """LC-9"""
+    """P5, P6, LC-9"""
     labels = {"backend": "b1", "operation": "provision"}
     before = counted(metrics.MALFORMED_ERROR_BODIES, **labels)
     story.backends["b1"].always["provision"] = 400, body.encode()
@@ -179,7 +179,7 @@ def test_a_refusal_off_the_contract_refuses_nothing(story, body):
 
 
 def test_no_room_rejects_nothing_and_the_lease_may_go_elsewhere(story):
-    """LC-10"""
+    """P20, LC-10"""
     story.backends["b1"].always["provision"] = 503, b'{"error":"full","code":"insufficient_resources"}'
     before = counted(metrics.INSUFFICIENT_RESOURCES, backend="b1", verdict="coded_refusal")
     uuid = story.create()

@@ -53,12 +53,12 @@ def routed(*candidates, loads, flying=(), count=1, **how):
     ],
 )
 def test_the_least_loaded_then_the_least_busy(loads, flying, expected):
-    """LC-25, LC-26, LC-30, LC-31"""
+    """P16, LC-25, LC-26, LC-30, LC-31"""
     assert routed(B1, B2, B3, loads=loads, flying=flying) == [expected]
 
 
 def test_equals_take_turns():
-    """LC-27: four choices, with the work that each choice makes counted and, here, over before the next"""
+    """P16, LC-27: four choices, with the work that each choice makes counted and, here, over before the next"""
     turn = itertools.count().__next__
     same = dict.fromkeys(("b1", "b2", "b3"), Load(0.5))
     given = [route({1: "s1"}, (B1, B2, B3), loads=same, in_flight={}, turn=turn).given[1] for _ in range(4)]
@@ -94,7 +94,7 @@ def test_forty_at_once_are_shared_equally():
     ],
 )
 def test_what_nobody_lists_goes_to_the_default(backends, expected):
-    """LC-32, LC-33"""
+    """P16, LC-32, LC-33"""
     assert [one.name for one in candidates_for("s3", backends)] == expected
 
 

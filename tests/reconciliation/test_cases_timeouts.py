@@ -27,7 +27,7 @@ def test_within_the_limit_nothing_happens(story):
 
 
 def test_past_the_limit_the_lease_is_rejected_told_and_torn_down(story):
-    """LC-74, second half"""
+    """P31, LC-74, second half"""
     timeouts = counted(metrics.CALLBACK_TIMEOUTS)
     errors = counted(metrics.PROVISIONINGS, outcome="error", backend="b1", operation="provision")
     uuid = story.made()
