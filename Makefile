@@ -26,7 +26,7 @@ test: $(STAMP)  ## the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n 2 $(ARGS)
 
 check: gates  ## all gates and all tests
-	$(BIN)/python -m pytest $(if $(SLOW_ONLY),-m slow) $(ARGS)
+	$(BIN)/python -m pytest $(if $(SLOW_ONLY),-m slow) -n 2 --dist loadfile $(ARGS)
 
 gates: $(STAMP)  ## format, lint, types, imports, dependencies, migrations
 	$(BIN)/ruff format --check .
