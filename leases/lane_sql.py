@@ -81,6 +81,13 @@ def waiting(addresses: Sequence[str]) -> Waiting:
     )
 
 
+def looks_due() -> bool:
+    """Whether a lease is due for a look: more may soon want to go to the chain."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM leases_lease WHERE due_at <= now())")
+        return bool(cursor.fetchone()[0])
+
+
 def outlived() -> dict[int, UUID]:
     """Queued actions that are due though their time is over: action to lease."""
     with connection.cursor() as cursor:

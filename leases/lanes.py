@@ -48,6 +48,11 @@ RUN_SECONDS = 20.0
 """A task that has worked so long ends and hints again, so that others get its worker."""
 WORK_SECONDS = 30.0
 """The longest that one transaction may be worked on before it is stored."""
+GATHER_MOST_S = 0.5
+"""While more acknowledgements come in, a signer waits for them: half of the mean time between blocks, at most this."""
+GATHER_PAUSE_S = 0.1
+"""Nothing came in for so long and nothing is due: no more is expected."""
+GATHER_STEP_S = 0.03
 SILENCE = timedelta(seconds=3)
 """A signer whose chain does not answer rests: the next lane is the one probe of it."""
 
@@ -100,6 +105,8 @@ def send_next() -> bool:
     if not waiting.free_signers:
         # The key may have no row yet: a new deployment, a new database.
         return ensure_signers()
+    if queue.verb == "ack" and waiting.free_signers == 1:
+        queue = _gather(queue, waiting)
     claimed = due.claim(SignerRow, 1, where=lane_sql.FREE_SIGNER, params=[list(waiting.lanes)])
     if not claimed:
         return False
@@ -120,6 +127,33 @@ def send_next() -> bool:
         finally:
             # Does nothing once the signer rests for its transaction: that raised its epoch.
             lane_sql.set_signer(free.pk, after=rests, epoch=free.epoch)
+
+
+def _gather(queue: Queue, waiting: Waiting) -> Queue:
+    """Wait a moment while more acknowledgements come in: a transaction sent now shuts its signer for a whole block.
+
+    Only the last free signer waits, never for one lease alone, and only while its transaction is not full and more
+    came in lately or is due for a look. On a chain whose blocks follow each other at once nobody waits.
+    """
+    most = settings.FRED.ack_max_per_tx
+    if queue.count >= most or not (queue.count > 1 or lane_sql.looks_due()):
+        return queue
+    chain = client()
+    try:
+        mean = pace.mean(chain, chain.latest_height())
+    except ChainError:
+        return queue  # what follows meets it too, and says so
+    grown = time.monotonic()
+    until = grown + (min(mean.total_seconds() / 2, GATHER_MOST_S) if mean else 0.0)
+    while queue.count < most and (at := time.monotonic()) + GATHER_STEP_S <= until:
+        if at - grown > GATHER_PAUSE_S and not lane_sql.looks_due():
+            break
+        time.sleep(GATHER_STEP_S)
+        now = lane_sql.waiting(waiting.lanes).queues.get("ack", queue)
+        if now.count > queue.count:
+            grown = time.monotonic()
+        queue = now
+    return queue
 
 
 def _let_outlived_fall() -> None:
