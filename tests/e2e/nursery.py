@@ -1,7 +1,8 @@
 """Starts processes of the control plane in milliseconds: all is imported once, each of them is a fork of that.
 
 Commands come as lines on standard input: `worker POINTS`, `watcher POINTS`, `web POINTS` (`-`: none), or `probe -` and
-`sweep -`, which once ask everybody's health and run the periodic tasks that are due. Answers go as lines to standard
+`sweep -`, which once ask everybody's health and run the periodic tasks that are due. A `hasty` is a worker that sweeps
+every second and waits less for what is in doubt or behind a breaker. Answers go as lines to standard
 output: `started PID`, `ended PID STATUS`. Nothing is connected to and no thread runs before a fork, as in a Celery
 worker's parent. A worker looks, dispatches and runs lanes in turn: no Celery, no broker.
 """
@@ -16,7 +17,9 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
+from datetime import timedelta
 
 import django
 import uvicorn
@@ -25,24 +28,50 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 from django.db import DatabaseError, connection  # noqa: E402
+from redis import Redis  # noqa: E402
 
-from fred import crash  # noqa: E402
+from fred import breaker, crash  # noqa: E402
 from fred.dev.children import PR_SET_PDEATHSIG  # noqa: E402
 from leases import lanes  # noqa: E402
 from placements import dispatch  # noqa: E402
-from reconciliation import look, periodic, probes  # noqa: E402
+from reconciliation import look, periodic, probes, sweep  # noqa: E402
+from reconciliation.facts_types import Limits  # noqa: E402
 from reconciliation.watcher import Watcher  # noqa: E402
 
+SWEEP_EVERY_S = 1.0
+HASTY = Limits(
+    watch_first=timedelta(seconds=0.5),
+    watch_longest=timedelta(seconds=2),
+    confirm_after=timedelta(seconds=2),
+    source_retry=timedelta(seconds=0.5),
+    late_push=timedelta(seconds=7),
+    retry_s=(1, 1, 1, 1, 1, 1),
+    late_retry=timedelta(seconds=1),
+)
+"""The same rules with shorter intervals, for calls that end after five seconds."""
 
-def work() -> None:
-    tick = threading.Event()
+
+def work(looker: look.Looker, sweep_every_s: float | None = None) -> None:
+    tick, swept = threading.Event(), time.monotonic()
     while not tick.wait(0.03):
         try:
-            look.at_due_leases()
+            looker.at_due_leases()
             dispatch.sender().pull()
             lanes.run()
+            if sweep_every_s is not None and time.monotonic() > swept + sweep_every_s:
+                sweep.sweep(looker.sources)
+                close_breakers()
+                swept = time.monotonic()
         except DatabaseError:
             connection.close()
+
+
+def close_breakers() -> None:
+    """The minute passes for which an open breaker holds calls back."""
+    with Redis.from_url(os.environ["REDIS_URL"]) as valkey:
+        for key in valkey.scan_iter("fred:cb:*"):
+            valkey.delete(key)
+    breaker.forget()
 
 
 async def watch() -> None:
@@ -67,7 +96,9 @@ def live(kind: str, points: str) -> None:
     try:
         match kind:
             case "worker":
-                work()
+                work(look.Looker())
+            case "hasty":
+                work(look.Looker(limits=HASTY), SWEEP_EVERY_S)
             case "watcher":
                 asyncio.run(watch())
             case "web":

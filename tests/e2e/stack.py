@@ -110,6 +110,7 @@ class Stack:
         # Durable: a restart in the middle must keep what was committed.
         self.postgres = PostgresServer(self.folder / "postgres", durable=True)
         self.valkey = ValkeyServer(self.folder / "valkey")
+        self.secret = secrets.token_urlsafe(40)
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -145,20 +146,13 @@ class Stack:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _write_environments(self) -> None:
-        secret = secrets.token_urlsafe(40)
         plain = {name: value for name, value in os.environ.items() if not name.startswith((*OURS, "DATABASE", "REDIS"))}
         plain |= {"DJANGO_SETTINGS_MODULE": "fred.settings", "PYTHONUNBUFFERED": "1", "FRED_LOG_FORMAT": "text"}
         self.notes = self.folder / "notes"
         self.agents_environment = plain | {
-            "AGENT_SECRET": secret, "AGENT_FOLDER": str(self.folder / "agents"), "AGENT_NOTES": str(self.notes),
+            "AGENT_SECRET": self.secret, "AGENT_FOLDER": str(self.folder / "agents"), "AGENT_NOTES": str(self.notes),
         }  # fmt: skip
-        keys, backends = self.chain.keys, []
-        for agent in AGENTS:
-            url = f"http://127.0.0.1:{self.ports[agent['name']]}"
-            # A short limit: tests of silence wait for it.
-            entry = {"name": agent["name"], "url": url, "skus": [self.skus[agent["sku"]]], "timeout": "10s"}
-            entry["contract"] = "v0_13"
-            backends.append(entry)
+        keys = self.chain.keys
         self.provider = plain | {
             "DATABASE_URL": self.postgres.url,
             "REDIS_URL": self.valkey.url,
@@ -176,11 +170,18 @@ class Stack:
             "PROVIDER_KEY_NAME": "provider",
             "PROVIDER_API_LISTEN_ADDR": f"127.0.0.1:{self.ports['api']}",
             "PROVIDER_CALLBACK_BASE_URL": f"http://127.0.0.1:{self.ports['api']}",
-            "PROVIDER_CALLBACK_SECRET": secret,
+            "PROVIDER_CALLBACK_SECRET": self.secret,
             "PROVIDER_SHUTDOWN_TIMEOUT": "5s",
-            "PROVIDER_BACKENDS": json.dumps(backends),
+            "PROVIDER_BACKENDS": json.dumps(self.backends()),
         }
         self.signing = self.provider | {"FRED_SIGNER_PRIVATE_KEY": keys["provider"].private_key_hex}
+
+    def backends(self) -> list[dict[str, Any]]:
+        """The list of backends of the configuration. A short limit for calls: tests of silence wait for it."""
+        return [
+            {"name": agent["name"], "url": f"http://127.0.0.1:{self.ports[agent['name']]}", "contract": "v0_13",
+             "skus": [self.skus[agent["sku"]]], "timeout": "10s"} for agent in AGENTS
+        ]  # fmt: skip
 
     # --- processes -------------------------------------------------------------
 
