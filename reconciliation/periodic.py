@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 from django.conf import settings
 
@@ -13,7 +14,7 @@ from reconciliation import cleaning
 from reconciliation.sweep import sweep
 
 JOBS: Mapping[str, Job] = {
-    "sweep": Job(sweep, lambda: settings.FRED.reconciliation_interval, timedelta(minutes=10)),
+    "sweep": Job(partial(sweep, take_over=True), lambda: settings.FRED.reconciliation_interval, timedelta(minutes=10)),
     "spent-tokens": Job(cleaning.spent_tokens, lambda: timedelta(minutes=1), timedelta(minutes=1)),
     "row-retention": Job(cleaning.old_rows, lambda: timedelta(days=1), timedelta(minutes=30)),
 }

@@ -71,11 +71,15 @@ class Inventory:
         return self.provisions_said == self.retentions_said == "ok"
 
 
-def sweep(sources: Sources | None = None) -> Swept | None:
-    """Run one sweep; None when another process is at it. The result is stored, too."""
+def sweep(sources: Sources | None = None, *, take_over: bool = False) -> Swept | None:
+    """Run one sweep; None when another process is at it. The result is stored, too.
+
+    ``take_over``: the caller holds the claim on the periodic task, so whoever left a sweep open has lost it: killed, or
+    stalled for longer than a claim.
+    """
     sources = sources or Sources()
     began = time.monotonic()
-    sweep_id = sql.begin()
+    sweep_id = sql.begin(take_over=take_over)
     if sweep_id is None:
         return None
     swept = Swept()

@@ -19,13 +19,14 @@ def _run(sql: str, *params: Any) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def begin() -> int | None:
-    """Open a sweep; None while another one runs."""
+def begin(*, take_over: bool) -> int | None:
+    """Open a sweep; None while another one runs. With ``take_over`` one that seems to run is dead, and is closed."""
     _run(
         f"""
         UPDATE reconciliation_sweep SET state = 'abandoned', finished_at = now(), outcome = 'error'
-         WHERE state = 'running' AND started_at < now() - interval '{TAKEN_OVER_AFTER}'
-        """
+         WHERE state = 'running' AND (%s OR started_at < now() - interval '{TAKEN_OVER_AFTER}')
+        """,
+        take_over,
     )
     found = _run(
         """

@@ -214,3 +214,17 @@ def test_a_live_lease_at_a_backend_that_left_the_configuration_is_an_error_of_ea
         assert (swept.outcome, swept.counts["lease_errors"]) == ("partial", 1)
     assert Placement.objects.get().backend_id == "old-name"
     assert not Teardown.objects.exists()
+
+
+def test_a_sweep_that_a_killed_process_left_open_does_not_hold_up_the_next(looker, chain, listing):
+    from django.db.models.functions import Now
+
+    from fred.models import PeriodicTask
+    from reconciliation import periodic
+
+    dead = Sweep.objects.create(state="running")
+    PeriodicTask.objects.update_or_create(name="sweep", defaults={"due_at": Now()})
+    assert "sweep" in periodic.run_due()
+    dead.refresh_from_db()
+    assert dead.state == "abandoned"
+    assert Sweep.objects.filter(state="done").count() == 1
