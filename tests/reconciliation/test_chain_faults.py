@@ -55,7 +55,7 @@ CASES = {
     "delay": Case("delay", ("slow",), rule={"ms": 1100}),
     "lose_request": Case("lose_request", ("unavailable",), "*BroadcastTx"),
     "lose_response": Case("lose_response", ("unavailable",), "*BroadcastTx"),
-    "stale_reads": Case("stale_reads", ("stale_read",), rule={"blocks": 5}),
+    "stale_reads": Case("stale_reads", ("stale_read", "lease_unknown"), rule={"blocks": 5}),
     "empty_chain": Case("empty_chain", ("lease_unknown",), "*Lease*", {"height": 1_000_000}),
     "lease_vanish": Case("lease_vanish", ("lease_unknown",), after_the_burst=True),
     "drop_page_row": Case("drop_page_row", ("listing_cut",), rule={"times": 3}, ends_some=True),
