@@ -14,6 +14,9 @@ import redis
 
 from tests.services import Services, use_valkey, valkey_of_worker
 
+# Chains of tests serve gRPC in this process. Its fork handlers can hang a child between fork and exec; read at import.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # A machine that is busy elsewhere makes no example wrong.
 hypothesis.settings.register_profile("fred", deadline=None)
 hypothesis.settings.load_profile("fred")
