@@ -228,7 +228,7 @@ class Rpc:
 
 
 def follow(rpc: Rpc, head: int) -> int:
-    return watch_blocks.Blocks(rpc, pause=lambda _: None).follow(head)
+    return watch_blocks.Blocks(lambda: rpc, pause=lambda _: None, told=lambda _: None).follow(head)
 
 
 def test_every_block_is_read_in_order_and_the_cursor_follows():
