@@ -21,17 +21,18 @@ from tests.waiting import wait_until
 def watching() -> Iterator[Watcher]:
     """A watcher of the chain that the settings name, ready when the block is entered, ended when it is left."""
     watcher = Watcher(settings.FRED)
-    loop = asyncio.new_event_loop()
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # its end ends tasks and generators too
+    loop = runner.get_loop()
     stop = asyncio.Event()
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            loop.run_until_complete(watcher.run(stop))
+            runner.run(watcher.run(stop))
         except BaseException as error:  # noqa: BLE001 - raised again below
             failed.append(error)
         finally:
-            loop.close()
+            runner.close()
 
     thread = threading.Thread(target=run, name="watcher", daemon=True)
     thread.start()
