@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
+from django.conf import settings
+
 
 class RaceBackend(ThreadingHTTPServer):
     """A loopback server; ``posted`` has the operation ids that each lease was provisioned with."""
@@ -76,14 +78,17 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(202, {"provision_id": str(lease)})
 
     def do_GET(self) -> None:
-        lease = urlsplit(self.path).path.rsplit("/", 1)[-1]
+        path = urlsplit(self.path).path
         with self.server.lock:
-            held = UUID(lease) in self.server.held
-        if not held:
-            return self._answer(404, {"error": "not provisioned"})
-        return self._answer(
-            200, {"lease_uuid": lease, "status": "provisioning", "created_at": "2026-01-01T00:00:00Z", "fail_count": 0}
-        )
+            held = sorted(self.server.held)
+        if path == "/provisions":
+            return self._answer(200, {"provisions": [_row(lease, "ready") for lease in held]})
+        if path == "/retentions":
+            return self._answer(200, {"retentions": []})
+        lease = UUID(path.rsplit("/", 1)[-1])
+        if lease not in held:
+            return self._answer(404, {"error": "lease not provisioned"})
+        return self._answer(200, _row(lease, "provisioning"))
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         raw = json.dumps(body).encode()
@@ -92,3 +97,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
+
+
+def _row(lease: UUID, status: str) -> dict[str, Any]:
+    """A provision as the contract lists it."""
+    return {
+        "lease_uuid": str(lease),
+        "provider_uuid": str(settings.FRED.provider_uuid),
+        "status": status,
+        "created_at": "2026-01-01T00:00:00Z",
+        "fail_count": 0,
+    }

@@ -1,8 +1,12 @@
-"""A worker of the race: looks at what is due and runs the sender, until it is killed. No Celery, no broker."""
+"""A worker of the race: looks at what is due and runs the sender, until it is killed. No Celery, no broker.
+
+With the argument `sweep` it runs one sweep and ends: what it finds is woken, and the workers look at it.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from uuid import UUID
@@ -18,6 +22,7 @@ from reconciliation import facts  # noqa: E402
 from reconciliation import look as look_module  # noqa: E402
 from reconciliation.decisions import Rest, Wait  # noqa: E402
 from reconciliation.sources import Sources  # noqa: E402
+from reconciliation.sweep import sweep  # noqa: E402
 from tests.reconciliation.race.tables import TableChain, counts, run  # noqa: E402
 
 _seen: dict[UUID, int] = {}
@@ -60,4 +65,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["sweep"]:
+        sweep(Sources(TableChain()))
+    else:
+        main()
