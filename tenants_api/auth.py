@@ -7,7 +7,6 @@ from typing import Final
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
-from django.http import HttpRequest
 
 from fred import metrics
 from tenants_api.errors import ApiError, unauthorized, unavailable
@@ -18,13 +17,13 @@ log = structlog.get_logger(__name__)
 KINDS: Final = {"access": access_token, "payload": payload_token}
 
 
-def authenticate(request: HttpRequest, *, kind: str, now: float | None = None) -> TenantToken:
-    """Verify the request's token of this kind (`access` or `payload`) at a unix time, by default now.
+def authenticate(authorization: str | None, *, kind: str, now: float | None = None) -> TenantToken:
+    """Verify the token of this kind (`access` or `payload`) in an Authorization header, at a unix time, by default now.
 
     Raises the 401 that every failure looks like; its reason goes to the log, the token does not.
     """
     try:
-        text = bearer(request.META.get("HTTP_AUTHORIZATION"))
+        text = bearer(authorization)
         return KINDS[kind](text, prefix=settings.FRED.bech32_prefix, now=time.time() if now is None else now)
     except InvalidToken as refused:
         log.info("token.refused", stage=refused.stage, reason=refused.reason)

@@ -39,7 +39,7 @@ def owner(facts: LeaseFacts) -> BackendTarget:
     else:
         target = targets.target(next(iter(_serving(facts.sku)), settings.FRED.default_backend.name))
     if target is None or target.fenced:
-        raise ApiError(503, "service unavailable")
+        raise ApiError(503, "service unavailable", error_code="backend_unresolvable")
     return target
 
 

@@ -15,7 +15,7 @@ from leases.chain.client import Absent, Doubt, ExactLease
 from leases.status import TERMINAL
 from reconciliation.facts_types import Unknown
 from reconciliation.sources import Sources
-from tenants_api.errors import ApiError, internal
+from tenants_api.errors import forbidden, internal
 
 HEAD_MAX_AGE: Final = "30 seconds"
 """While the watcher saw a head within this time, what is stored is as new as the chain's last news."""
@@ -110,7 +110,7 @@ def current(uuid: UUID) -> LeaseFacts | None:
             return None
         case Unknown(reason=reason):
             if reason == FOREIGN:
-                raise ApiError(403, "forbidden")
+                raise forbidden()
             log.warning("lease.not_read", lease_uuid=str(uuid), reason=reason)
     raise internal()
 

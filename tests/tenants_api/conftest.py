@@ -96,8 +96,8 @@ def backends():
 
 
 @pytest.fixture
-def house(settings, backends):
-    """The settings of the acceptance cases: provider P, both backends, no middleware."""
+def house(settings, backends, valkey):
+    """The settings of the acceptance cases: provider P, both backends, no middleware; all rate limits unused."""
     settings.MIDDLEWARE = []
     settings.FRED = settings.FRED.model_copy(
         update={
@@ -109,6 +109,12 @@ def house(settings, backends):
         }
     )
     return settings
+
+
+@pytest.fixture
+def unlimited(house):
+    """No limit on the number of a tenant's calls; the order of the checks stays that of a limited tenant."""
+    house.FRED = house.FRED.model_copy(update={"tenant_rate_limit_rps": 1e6, "tenant_rate_limit_burst": 10**6})
 
 
 @pytest.fixture

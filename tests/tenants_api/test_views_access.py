@@ -79,7 +79,7 @@ def test_the_used_token_is_kept_until_no_host_takes_it(ask, at, lease):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ta7_of_equal_requests_at_one_moment_one_gets_through(run_in_threads, lease, chain, backends, ask):
+def test_ta7_of_equal_requests_at_one_moment_one_gets_through(run_in_threads, lease, chain, backends, ask, unlimited):
     backends.one.says(f"/info/{LEASE}", {"host": "h"})
     from django.test import Client
 
