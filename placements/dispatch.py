@@ -7,10 +7,11 @@ import threading
 from collections.abc import Iterable
 
 from fred.tasks import DISPATCH, hint
+from placements.awaited import Met, Silent, expected
 from placements.pushes import Claimed
 from placements.sender import DRAIN_S, Sender
 
-__all__ = ["Claimed", "drain", "free", "pull", "sender", "take", "use_in_web"]
+__all__ = ["Claimed", "Met", "Silent", "drain", "free", "pull", "push_and_wait", "sender", "take", "use_in_web"]
 
 _lock = threading.Lock()
 _current: Sender | None = None
@@ -51,6 +52,16 @@ def take(claimed: Iterable[Claimed]) -> None:
     claims = list(claimed)
     if claims:
         sender().take(claims)
+
+
+def push_and_wait(claimed: Claimed, *, until: float) -> Met | Silent:
+    """Push one row that was inserted claimed, after its commit, and wait for its written outcome.
+
+    ``until`` is a time of ``time.monotonic()``. What has not left by then is withdrawn, which may take a second more.
+    """
+    with expected(claimed.id) as waiter:
+        sender().take([claimed])
+        return waiter.wait(until) or waiter.leave()
 
 
 def pull() -> None:

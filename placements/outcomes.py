@@ -63,6 +63,11 @@ class Answer:
     result: Result
     retry_after: float | None = None
 
+    @property
+    def was_dropped(self) -> bool:
+        """Whether its call was never started."""
+        return isinstance(self.result, Dropped)
+
 
 class Verdict(StrEnum):
     """What is written down."""

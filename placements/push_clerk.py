@@ -18,7 +18,7 @@ from fred import crash, metrics
 from fred.due import BATCH, RENEW_EVERY, REPEATABLE, renew
 from fred.tasks import DISPATCH, hint
 from leases import wake
-from placements import breakers, outcomes, push_sql, pushes
+from placements import awaited, breakers, outcomes, push_sql, pushes
 from placements.models import Teardown
 from placements.outcomes import Answer
 from placements.push_loop import Loop
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 _ROUND_S = 0.03
 """A clerk with work does a round so often: what comes meanwhile is written down, and claimed, together."""
 _ACCEPTED_EVERY_S = 0.1
-"""Acceptances are written down so often: nobody waits for them, and the callback often says more before."""
+"""Acceptances that no request waits for are written down so often: the callback often says more before."""
 _STALE_EVERY_S = 1.0
 _HINT_EVERY_S = 1.0
 _BUSY_LEASE_S = 0.1
@@ -195,13 +195,17 @@ class Clerk:
             not self._draining
             and time.monotonic() < self._record_at
             and len(self._answers) < BATCH
-            and all(isinstance(answer.result, Accepted) for answer in list(self._answers))
+            and all(
+                isinstance(answer.result, Accepted) and not awaited.is_expected(answer.push.id)
+                for answer in list(self._answers)
+            )
         )
 
     def _write(self, batch: list[Answer]) -> list[Answer]:
         recorded = outcomes.record(batch)
         if recorded.soonest is not None and self._pulls:
             self._pull_at = min(self._pull_at, time.monotonic() + recorded.soonest.total_seconds())
+        awaited.tell(recorded.done)
         return recorded.busy
 
     def _write_singly(self, batch: list[Answer]) -> list[Answer]:
@@ -215,6 +219,7 @@ class Clerk:
             except (DatabaseError, ValueError, TypeError):
                 metrics.THREAD_CRASHES.labels("sender clerk").inc()
                 log.exception("outcome given up", lease_uuid=str(answer.push.lease_uuid), backend=answer.push.backend)
+                awaited.tell_lost([answer.push.id])
         return left
 
     def _renew(self) -> None:
@@ -245,16 +250,17 @@ class Clerk:
             self._send(self._of_operations(rows, {claim.id: claim.claimed_at for claim in claims}))
         finally:
             # The rest is somebody else's or ended meanwhile; or the database is away, and the claims end by themselves.
-            self._give_up(claims)
+            awaited.tell_lost(self._give_up(claims))
         if self._handed:
             self._wanted.set()
 
-    def _give_up(self, rows: Iterable[Claimed | push_sql.OperationRow | push_sql.TeardownRow]) -> None:
-        """Free the slots of those of these rows that are not on their way."""
+    def _give_up(self, rows: Iterable[Claimed | push_sql.OperationRow | push_sql.TeardownRow]) -> list[UUID | int]:
+        """Free the slots of those of these rows that are not on their way, and name them."""
         held = {push.id for push in self._held}
-        for row in rows:
-            if row.id not in held:
-                self.slots.give_back(row.backend, teardown=isinstance(row, push_sql.TeardownRow))
+        left = [row for row in rows if row.id not in held]
+        for row in left:
+            self.slots.give_back(row.backend, teardown=isinstance(row, push_sql.TeardownRow))
+        return [row.id for row in left]
 
     def _pull(self) -> None:
         now = time.monotonic()

@@ -29,6 +29,7 @@ from backends.contract import Absent, ProvisionInfo, Unknown
 from backends.requests import provision_info_request
 from fred import crash, metrics
 from fred.http import Multi, Request, Response
+from placements import awaited
 from placements.outcomes import Answer, Dropped, Result, Unread
 from placements.push_sql import ANSWER_MARGIN
 from placements.pushes import READ_LIMIT_S, Push, Stage
@@ -129,10 +130,12 @@ class Loop:
     def _begin(self, push: Push) -> None:
         if push.is_teardown:
             self._send(push, Stage.TEARING)
-        elif push.first:
+        elif not push.first:
+            self._send(push, Stage.READING)
+        elif awaited.may_leave(push.id):
             self._post(push)
         else:
-            self._send(push, Stage.READING)
+            self._end(push, Dropped())
 
     def _post(self, push: Push) -> None:
         push.posted = True
@@ -211,7 +214,7 @@ class Loop:
         return outcome
 
     def _send_again(self, push: Push) -> Result | None:
-        if self._refusing or not self._may_start(push):
+        if self._refusing or not self._may_start(push) or not awaited.may_leave(push.id):
             return Unread("the claim grew too old for sending again")
         self._post(push)
         return None
