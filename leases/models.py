@@ -262,6 +262,7 @@ class StatusEvent(models.Model):
     lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid")
     status = models.TextField()
     error = models.TextField(default="", blank=True)
+    request_id = models.TextField(db_default="", blank=True, help_text="The request that caused it, if one did.")
     at = models.DateTimeField(db_default=Now(), db_index=True)
 
     class Meta:

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 
 from fred import metrics
+from leases import events
 from leases import sql as lease_sql
 from placements import transitions
 from placements.callback_urls import callback_urls
@@ -235,7 +236,7 @@ def act(decided: Iterable[Decided]) -> Outcome:
     for kind, function in ACTS.items():
         if leases := kinds.get(kind):
             function(leases, outcome)
-    sql.insert_events(outcome.events)
+    events.record(outcome.events)
     return outcome
 
 

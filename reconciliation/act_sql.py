@@ -246,20 +246,6 @@ def apply_callbacks(ids: Sequence[int]) -> None:
         _run("UPDATE placements_callback SET applied_at = now(), verdict = 'announced' WHERE id = ANY(%s)", list(ids))
 
 
-def insert_events(events: Sequence[tuple[UUID, str, str]]) -> None:
-    """Store status events (lease, status, error) in this order."""
-    if events:
-        _run(
-            """
-            INSERT INTO leases_statusevent (lease_uuid, status, error, at)
-            SELECT n.lease, n.status, n.error, now()
-              FROM unnest(%s::uuid[], %s::text[], %s::text[]) WITH ORDINALITY AS n(lease, status, error, position)
-             ORDER BY n.position
-            """,
-            *_columns(events),
-        )
-
-
 def insert_records(rows: Sequence[tuple[UUID, str, str, str]]) -> None:
     """Store decisions (lease, decision, phase, reason)."""
     if rows:
