@@ -22,6 +22,7 @@ def test_bc75_a_fenced_backend_is_never_contacted():
 
 
 def test_an_open_breaker_stops_reads_but_neither_walks_nor_probes():
+    """BC-57"""
     with peer(says(200, {"provisions": []})) as server:
         client = BackendClient(target(server.url), Refusing())
         assert client.info(LEASE) == Unknown("circuit breaker is open")

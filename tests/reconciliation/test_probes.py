@@ -19,16 +19,19 @@ WELL = Health(healthy=True)
 
 
 def test_answers_come_from_all_at_once():
+    """P18, BC-72: nobody answers before all were asked, and each stands where it was asked"""
     meeting = threading.Barrier(3)
 
     def meet():
         meeting.wait(5)
         return WELL
 
-    assert probes.ask(dict.fromkeys("abc", meet)) == dict.fromkeys("abc", WELL)
+    found = probes.ask(dict.fromkeys("bca", meet))
+    assert list(found.items()) == [("b", WELL), ("c", WELL), ("a", WELL)]
 
 
 def test_who_does_not_answer_in_time_is_unhealthy_and_delays_nobody():
+    """P18, BC-72, BC-74"""
     never = threading.Event()
 
     def hang():
@@ -44,6 +47,8 @@ def test_who_does_not_answer_in_time_is_unhealthy_and_delays_nobody():
 
 
 def test_a_crashing_probe_is_counted_and_unhealthy():
+    """P18, BC-73"""
+
     def crashes():
         return REGISTRY.get_sample_value("fred_backend_health_probe_panics_total")
 
@@ -51,7 +56,10 @@ def test_a_crashing_probe_is_counted_and_unhealthy():
         raise RuntimeError("boom")
 
     before = crashes()
-    assert probes.ask({"x": crash}) == {"x": Health(healthy=False, error="RuntimeError: boom")}
+    assert probes.ask({"x": crash, "y": lambda: WELL}) == {
+        "x": Health(healthy=False, error="health probe panicked"),
+        "y": WELL,
+    }
     assert crashes() == before + 1
 
 
