@@ -1,12 +1,14 @@
 """What tenants upload for their leases: kept once, with the hash of exactly these bytes."""
 
 import hashlib
+from functools import partial
 from hmac import compare_digest
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection
 
+from fred import due
 from fred.errors import PermanentError, TransientError
 from leases import wake
 
@@ -24,25 +26,31 @@ class NotStored(TransientError):
 def store(lease_uuid: UUID, body: bytes, *, expected: bytes) -> bool:
     """Keep a payload and have its lease looked at, in one transaction; False when one is there already.
 
+    A lock that somebody holds for too long is waited for up to three times.
+
     ``expected`` is the lease's hash on chain. Raises HashMismatch, and NotStored when nothing was committed.
     """
     digest = hashlib.sha256(body).digest()
     if not compare_digest(digest, expected):
         raise HashMismatch
     try:
-        with wake.news_about({lease_uuid}) as news, connection.cursor() as cursor:
-            cursor.execute(
-                """
-                INSERT INTO leases_payload (lease_uuid, state, body, sha256, corrupt)
-                VALUES (%s, 'current', %s, %s, FALSE)
-                    ON CONFLICT (lease_uuid) WHERE state = 'current' DO NOTHING
-                """,
-                [lease_uuid, body, digest],
-            )
-            is_first = bool(cursor.rowcount)
-            if is_first:
-                news.wake([lease_uuid])
+        return due.in_transaction(partial(_insert, lease_uuid, body, digest=digest))
     except DatabaseError as error:
         log.error("payload.not_stored", lease_uuid=str(lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise NotStored from error
+
+
+def _insert(lease_uuid: UUID, body: bytes, *, digest: bytes) -> bool:
+    with wake.news_about({lease_uuid}) as news, connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO leases_payload (lease_uuid, state, body, sha256, corrupt)
+            VALUES (%s, 'current', %s, %s, FALSE)
+                ON CONFLICT (lease_uuid) WHERE state = 'current' DO NOTHING
+            """,
+            [lease_uuid, body, digest],
+        )
+        is_first = bool(cursor.rowcount)
+        if is_first:
+            news.wake([lease_uuid])
     return is_first

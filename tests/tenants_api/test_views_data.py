@@ -1,12 +1,13 @@
 """The payload upload: order of its checks, one winner, nothing half stored."""
 
 import hashlib
+import threading
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection, connections, transaction
 
 from fred import metrics
-from leases import payloads
+from leases import payloads, sql
 from leases.models import Lease, Payload
 from leases.status import LeaseState
 from tests.tenants_api.calls import bearer, envelope
@@ -121,6 +122,42 @@ def test_ta61_ta62_when_the_commit_fails_nothing_is_there_and_a_later_upload_suc
         with connection.cursor() as cursor:
             cursor.execute("DROP TRIGGER fails ON leases_payload; DROP FUNCTION fails()")
     assert upload().status == 202
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lock_that_is_held_for_too_long_is_no_failed_upload(upload, pending, monkeypatch):
+    """Somebody else holds the lease's row until the first try has given up."""
+    gave_up, held = threading.Event(), threading.Event()
+
+    def hold():
+        with transaction.atomic():
+            Lease.objects.select_for_update().get()
+            held.set()
+            gave_up.wait(10)
+        connections.close_all()
+
+    tried = sql.lock_or_stub
+
+    def lock(*args, **options):
+        try:
+            return tried(*args, **options)
+        except OperationalError:
+            gave_up.set()
+            holder.join(10)
+            raise
+
+    monkeypatch.setattr(sql, "lock_or_stub", lock)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(10)
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = 50")
+    try:
+        assert upload().status == 202
+    finally:
+        connection.close()
+    assert gave_up.is_set()
+    assert Payload.objects.count() == 1
 
 
 def test_ta63_a_payload_token_is_never_used_up(ask, pending):
