@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from fred.admin import DueFilter, ReadOnlyAdmin, hexadecimal, lease_link
-from placements.models import Callback, Operation, Placement, Provision, Retention, Teardown
+from placements.models import Callback, MaintenanceCommand, Operation, Placement, Provision, Retention, Teardown
 
 
 @admin.register(Placement)
@@ -36,6 +36,30 @@ class OperationAdmin(ReadOnlyAdmin):
     list_filter = ("state", ("settled_at", admin.EmptyFieldListFilter), DueFilter, "kind", "backend")
     search_fields = ("=id", "=lease__uuid")
     ordering = ("-created_at",)
+    digest = hexadecimal("payload_sha256")
+    readonly_fields = ("digest",)
+
+
+@admin.register(MaintenanceCommand)
+class MaintenanceCommandAdmin(ReadOnlyAdmin):
+    """Restarts and updates that tenants asked for. Empty `settled at`: its answer is not decided yet."""
+
+    list_display = (
+        "maintenance_id",
+        "kind",
+        "state",
+        lease_link,
+        "backend_id",
+        "refusal",
+        "error",
+        "due_at",
+        "admitted_at",
+        "settled_at",
+        "finished_at",
+    )
+    list_filter = ("state", ("settled_at", admin.EmptyFieldListFilter), DueFilter, "kind", "keyed", "backend")
+    search_fields = ("=maintenance_id", "=lease__uuid")
+    ordering = ("-admitted_at",)
     digest = hexadecimal("payload_sha256")
     readonly_fields = ("digest",)
 

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from backends.models import Backend
 from fred.due import Due
 from leases.models import Lease
+from placements.command_status import CommandKind, CommandState
 from placements.status import OperationState
 
 
@@ -117,6 +118,58 @@ class Operation(Due):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
+
+
+class MaintenanceCommand(Due):
+    """A restart or update that a tenant asked for. ``due_at`` means: send it to the backend, for the first time.
+
+    Recorded before anything is sent; the same ``maintenance_id`` of a lease never runs twice. An older backend runs it
+    again each time it hears of it, so what may have arrived is not sent again: the look finds out what became of it.
+    At most one command of a lease is open (``settled_at`` null); its row is the stored answer for repeats.
+    """
+
+    id = models.UUIDField(primary_key=True)
+    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid")
+    kind = models.TextField(choices=[(kind.value, kind.value) for kind in CommandKind])
+    maintenance_id = models.UUIDField(help_text="The tenant's command key, or what stands for it.")
+    keyed = models.BooleanField(help_text="The tenant sent a command key, so that answers follow the newer table.")
+    tenant = models.TextField()
+    backend = models.ForeignKey(Backend, models.PROTECT, db_column="backend")
+    callback_url = models.TextField()
+    admitted_at = models.DateTimeField(help_text="Strictly increasing for the commands of a lease.")
+    payload_id = models.BigIntegerField(null=True, blank=True, help_text="The proposed version that an update sends.")
+    payload_sha256 = models.BinaryField(default=b"", blank=True)
+    size_bytes = models.IntegerField(default=0, help_text="Of the payload; counts against the shared budget.")
+
+    state = models.TextField(
+        choices=[(state.value, state.value) for state in CommandState], default=CommandState.RESERVED
+    )
+    refusal = models.TextField(default="", blank=True, help_text="Code of the refusal, or why it is still open.")
+    error = models.TextField(default="", blank=True, help_text="The backend's words, at most 4 KiB.")
+    first_dispatched_at = models.DateTimeField(null=True, blank=True)
+    on_wire_until = models.DateTimeField(
+        null=True, blank=True, help_text="Latest end of the call that may be under way."
+    )
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="Past it nobody sends: look again first.")
+    request_id = models.TextField(default="", blank=True, help_text="The request that brought it.")
+    settled_at = models.DateTimeField(null=True, blank=True, help_text="Since when its answer is decided.")
+    finished_at = models.DateTimeField(null=True, blank=True, help_text="Since when it is known how it went.")
+
+    class Meta(Due.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["lease", "maintenance_id"], name="command_once"),
+            models.UniqueConstraint(fields=["lease", "admitted_at"], name="command_stamp"),
+            models.UniqueConstraint(fields=["lease"], condition=Q(settled_at__isnull=True), name="command_one_open"),
+        ]
+        indexes = [
+            models.Index(fields=["backend", "due_at"], name="command_due", condition=Q(due_at__isnull=False)),
+            models.Index(fields=["tenant"], name="command_open_tenant", condition=Q(settled_at__isnull=True)),
+            models.Index(fields=["lease"], name="command_unfinished", condition=Q(finished_at__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.lease_id}"
 
 
 class Callback(models.Model):
