@@ -10,6 +10,7 @@ from backends.contract import Absent, Dialect, ProvisionInfo, Unknown
 from backends.envelope import Empty, Envelope, Malformed
 from backends.outcomes import (
     Accepted,
+    AlreadyProvisioned,
     Ambiguous,
     CapacityClaimed,
     Category,
@@ -34,14 +35,28 @@ class RouteMissing:
     pulse: Pulse = Pulse.FAILURE
 
 
-RestoreOutcome = Accepted | Refused | NotSent | Ambiguous | CapacityClaimed | RouteMissing
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A 409 of an older backend that may be about this very restore, sent before: the target lease has to be read."""
+
+    message: str
+    category: Category
+    pulse: Pulse = Pulse.SUCCESS
+
+
+RestoreOutcome = Accepted | Refused | NotSent | Ambiguous | CapacityClaimed | RouteMissing | Conflict
 MaintenanceOutcome = Accepted | Refused | NotSent | Ambiguous
 
 _Body = Envelope | Empty | Malformed
 
 
-def classify_restore(response: Response, *, dialect: Dialect = Dialect.V0_13) -> RestoreOutcome:  # noqa: PLR0911
-    """The outcome of `POST /restore`."""
+def classify_restore(  # noqa: PLR0911 - a table
+    response: Response, *, dialect: Dialect = Dialect.V0_13, repeated: bool = False
+) -> RestoreOutcome:
+    """The outcome of `POST /restore`. `repeated`: an earlier one with the same id may have arrived.
+
+    An older backend answers before it begins, so there every readable refusal is one, whatever its code.
+    """
     if (nothing := unanswered("restore", response)) is not None:
         return nothing
     body = envelope.read(response.body, dialect=dialect)
@@ -53,22 +68,27 @@ def classify_restore(response: Response, *, dialect: Dialect = Dialect.V0_13) ->
         case 404 if dialect is Dialect.V0_13:
             return RouteMissing(generic_text("restore", response))
         case 409:
-            return _restore_conflict(body)
+            return _restore_conflict(body, older=dialect is Dialect.V0_13, repeated=repeated)
         case 422:
-            return _not_kept(body)
+            return _not_kept(body, older=dialect is Dialect.V0_13)
         case 503 if dialect is Dialect.V0_13:
-            return CapacityClaimed(body.error if isinstance(body, Envelope) else Category.INSUFFICIENT_RESOURCES)
+            return CapacityClaimed(_text(body, Category.INSUFFICIENT_RESOURCES))
         case 503:
             return _unavailable(body)
     return Ambiguous(generic_text("restore", response))
 
 
 def resolve_restore(
-    outcome: CapacityClaimed | RouteMissing, *, read: ProvisionInfo | Absent | Unknown
+    outcome: AlreadyProvisioned | CapacityClaimed | RouteMissing | Conflict, *, read: ProvisionInfo | Absent | Unknown
 ) -> Refused | NotSent | Ambiguous:
     """Settle an unproven answer of an older backend by a point read of the target made after it."""
-    if isinstance(outcome, CapacityClaimed):
+    if isinstance(outcome, AlreadyProvisioned | CapacityClaimed):
         return resolve_provision(outcome, read=read)
+    if isinstance(outcome, Conflict):
+        if isinstance(read, Absent):
+            known = "already_provisioned" if outcome.category is Category.ALREADY_PROVISIONED else ""
+            return Refused(RefusalKind.INVALID_STATE, outcome.message, known, pulse=Pulse.NEUTRAL)
+        return Ambiguous(outcome.message, pulse=Pulse.NEUTRAL, category=outcome.category)
     match read:
         case Absent():
             return NotSent(outcome.message, pulse=Pulse.NEUTRAL)
@@ -119,10 +139,16 @@ def classify_domains(response: Response, *, dialect: Dialect = Dialect.V0_13) ->
     return Ambiguous(generic_text(operation, response))
 
 
-def _restore_conflict(body: _Body) -> Refused | Ambiguous:
+def _restore_conflict(body: _Body, *, older: bool, repeated: bool) -> Refused | Ambiguous | Conflict:  # noqa: PLR0911
     match body:
         case Malformed():
             return malformed(body)
+        case Envelope(error=text, code="already_provisioned") if older:
+            return Conflict(text, Category.ALREADY_PROVISIONED)
+        case _ if older and repeated:
+            return Conflict(_text(body, Category.INVALID_STATE), Category.INVALID_STATE)
+        case Envelope(error=text, code=code) if older:
+            return Refused(RefusalKind.INVALID_STATE, text, unknown_code=code)
         case Empty():
             return Refused(RefusalKind.INVALID_STATE, Category.INVALID_STATE)
         case Envelope(error=text, code=""):
@@ -134,7 +160,11 @@ def _restore_conflict(body: _Body) -> Refused | Ambiguous:
     return Ambiguous(body.error, pulse=Pulse.SUCCESS, category=Category.INVALID_STATE, unknown_code=body.code)
 
 
-def _not_kept(body: _Body) -> Refused | Ambiguous:
+def _text(body: _Body, otherwise: str) -> str:
+    return body.error if isinstance(body, Envelope) else otherwise
+
+
+def _not_kept(body: _Body, *, older: bool) -> Refused | Ambiguous:
     match body:
         case Malformed():
             return malformed(body)
@@ -144,6 +174,8 @@ def _not_kept(body: _Body) -> Refused | Ambiguous:
             return Refused(RefusalKind.NOT_RETAINED, text)
         case Envelope(error=text, code="demote_exceeds_tier"):
             return Refused(RefusalKind.DEMOTE_EXCEEDS_TIER, text, "demote_exceeds_tier")
+        case Envelope(error=text, code=code) if older:
+            return Refused(RefusalKind.RESTORE_REFUSED, text, unknown_code=code)
     return Ambiguous(body.error, pulse=Pulse.SUCCESS, category=Category.RESTORE_REFUSED, unknown_code=body.code)
 
 

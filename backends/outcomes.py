@@ -37,6 +37,7 @@ class RefusalKind(StrEnum):
     NOT_RETAINED = "not_retained"
     INVALID_STATE = "invalid_state"
     DEMOTE_EXCEEDS_TIER = "demote_exceeds_tier"
+    RESTORE_REFUSED = "restore_refused"
     EXPIRED = "expired"
 
 
@@ -66,6 +67,7 @@ REFUSAL_CATEGORIES = {
     RefusalKind.NOT_RETAINED: Category.NOT_RETAINED,
     RefusalKind.INVALID_STATE: Category.INVALID_STATE,
     RefusalKind.DEMOTE_EXCEEDS_TIER: Category.DEMOTE_EXCEEDS_TIER,
+    RefusalKind.RESTORE_REFUSED: Category.RESTORE_REFUSED,
     RefusalKind.EXPIRED: Category.MAINTENANCE_EXPIRED,
 }
 
@@ -79,12 +81,16 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Declined before any effect. `message` is the backend's curated text, `code` its sub-category, if known."""
+    """Declined before any effect. `message` is the backend's curated text, `code` its sub-category, if known.
+
+    `unknown_code` is a code of a valid error body that means nothing for its status, for the log.
+    """
 
     kind: RefusalKind
     message: str
     code: str = ""
     pulse: Pulse = Pulse.SUCCESS
+    unknown_code: str = ""
 
     @property
     def category(self) -> Category:

@@ -6,6 +6,7 @@ import pytest
 
 from backends import change_requests as requests
 from backends.change_outcomes import (
+    Conflict,
     RouteMissing,
     classify_domains,
     classify_maintenance,
@@ -64,7 +65,6 @@ def test_bc16_bc17_what_a_restore_refuses(dialect, status, body, kind, text):
     assert seen(classify_restore(said(status, body), dialect=dialect)) == (kind, text, Pulse.SUCCESS)
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("status", "code", "category", "unknown"),
     [
@@ -76,11 +76,46 @@ def test_bc16_bc17_what_a_restore_refuses(dialect, status, body, kind, text):
         (409, "operation_completion_pending", Category.COMPLETION_PENDING, ""),
     ],
 )
-def test_p7_bc16_bc17_other_codes_settle_nothing_and_keep_their_text(dialect, status, code, category, unknown):
-    outcome = classify_restore(said(status, coded("words", code)), dialect=dialect)
+def test_p7_bc16_bc17_other_codes_of_the_current_dialect_settle_nothing(status, code, category, unknown):
+    outcome = classify_restore(said(status, coded("words", code)), dialect=NEW)
     assert isinstance(outcome, Ambiguous)
     assert (outcome.reason, outcome.category, outcome.unknown_code) == ("words", category, unknown)
     assert (outcome.pulse, outcome.malformed) == (Pulse.SUCCESS, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (422, "draining", RefusalKind.RESTORE_REFUSED),
+        (422, "already_provisioned", RefusalKind.RESTORE_REFUSED),
+        (409, "draining", RefusalKind.INVALID_STATE),
+        (409, "demote_exceeds_tier", RefusalKind.INVALID_STATE),
+        (409, "operation_completion_pending", RefusalKind.INVALID_STATE),
+    ],
+)
+def test_p7_bc16_bc17_other_codes_of_the_older_dialect_refuse_and_keep_their_text(status, code, kind):
+    outcome = classify_restore(said(status, coded("words", code)), dialect=OLD)
+    assert seen(outcome) == (kind, "words", Pulse.SUCCESS)
+    assert outcome.unknown_code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "repeated", "category"),
+    [
+        ("already_provisioned", False, Category.ALREADY_PROVISIONED),
+        ("already_provisioned", True, Category.ALREADY_PROVISIONED),
+        ("", True, Category.INVALID_STATE),
+        ("draining", True, Category.INVALID_STATE),
+    ],
+)
+def test_bc17_a_conflict_that_may_be_about_this_restore_is_settled_by_a_read_of_the_target(code, repeated, category):
+    outcome = classify_restore(said(409, coded("dup", code)), dialect=OLD, repeated=repeated)
+    assert (type(outcome), outcome.category, outcome.pulse) == (Conflict, category, Pulse.SUCCESS)
+    refused = resolve_restore(outcome, read=Absent())
+    assert (refused.kind, refused.message) == (RefusalKind.INVALID_STATE, "dup")
+    for read in (Unknown("silent"), ProvisionInfo(LEASE, ProvisionStatus.READY)):
+        kept = resolve_restore(outcome, read=read)
+        assert (type(kept), kept.category) == (Ambiguous, category)
 
 
 def test_bc18_white_space_is_empty_only_to_the_older_dialect():
