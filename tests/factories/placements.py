@@ -3,8 +3,10 @@
 import uuid
 
 import factory
+from django.utils import timezone
 
-from placements.models import Operation, Placement
+from placements.command_status import CommandState
+from placements.models import MaintenanceCommand, Operation, Placement
 from placements.status import OperationState
 from tests.factories.backends import BackendFactory
 from tests.factories.leases import LeaseFactory
@@ -35,3 +37,21 @@ class PlacementFactory(factory.django.DjangoModelFactory):
     lease = factory.SubFactory(LeaseFactory)
     backend = factory.SubFactory(BackendFactory)
     status = Placement.Status.CONFIRMED
+
+
+class CommandFactory(factory.django.DjangoModelFactory):
+    """A restart that a tenant asked for with a key, not sent yet."""
+
+    class Meta:
+        model = MaintenanceCommand
+
+    id = factory.LazyFunction(uuid.uuid4)
+    lease = factory.SubFactory(LeaseFactory)
+    kind = "restart"
+    maintenance_id = factory.LazyFunction(uuid.uuid4)
+    keyed = True
+    tenant = factory.SelfAttribute("lease.tenant")
+    backend = factory.SubFactory(BackendFactory)
+    callback_url = factory.LazyAttribute(lambda c: f"http://fred.test/callbacks/provision?lifecycle_id={c.id}")
+    admitted_at = factory.LazyFunction(timezone.now)
+    state = CommandState.RESERVED

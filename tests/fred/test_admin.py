@@ -18,7 +18,7 @@ from placements.models import Callback, Operation, Placement, Provision, Retenti
 from reconciliation.models import DecisionRecord, OperatorAction, Sweep, SweepBackend
 from tenants_api.models import UsedToken
 from tests.factories.leases import ChainCursorFactory, LeaseFactory, PayloadFactory
-from tests.factories.placements import OperationFactory, PlacementFactory
+from tests.factories.placements import CommandFactory, OperationFactory, PlacementFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.fred.admin_urls")]
 OURS = [
@@ -62,6 +62,7 @@ def rows():
         body_sha256=b"",
     )
     Teardown.objects.create(lease=lease, backend=operation.backend)
+    CommandFactory(lease=lease, payload_sha256=bytes(32))
     for model in (Provision, Retention):
         model.objects.create(backend=operation.backend, lease_uuid=lease.pk, walk_id=1, walk_started_at=NOW)
     SweepBackend.objects.create(sweep=Sweep.objects.create(), backend="mock-1")
