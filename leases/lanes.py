@@ -284,9 +284,9 @@ class _Lane:
         sql.lock(pick.lease for pick in made.sent)
         chosen = {pick.id: pick.epoch for pick in made.sent}
         stand, fallen = lane_sql.standing(chosen)
+        transaction.on_commit(wake.hint_look)  # whoever looked meanwhile passed over the leases that are locked here
         if fallen:
             sql.wake(dict.fromkeys(lane_sql.let_fall(fallen)))
-            transaction.on_commit(wake.hint_look)
         if stand != chosen.keys():
             return stand
         if not lane_sql.occupy(self.free):
