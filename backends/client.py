@@ -19,6 +19,7 @@ from backends.change_requests import releases_request
 from backends.contract import (
     Absent,
     BackendUnavailable,
+    Busy,
     Dialect,
     LeaseInfo,
     LoadStats,
@@ -274,7 +275,7 @@ class BackendClient:
         if response.status == 503 and self.target.dialect is Dialect.CURRENT:
             match envelope.read(response.body, dialect=self.target.dialect):
                 case envelope.Envelope(error=text, code="insufficient_resources"):
-                    return Unknown(f"busy: {text}"), Pulse.SUCCESS
+                    return Busy(f"busy: {text}"), Pulse.SUCCESS
                 case envelope.Malformed(why=why):
                     count_malformed(self.target, operation, why=why, body=response.body)
                     return Unknown(envelope.MALFORMED_TEXT), Pulse.FAILURE

@@ -3,7 +3,7 @@
 Nothing here knows HTTP, Django or a database. Identifiers are UUID objects, times are aware and in UTC.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -149,6 +149,11 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy(Unknown):
+    """The backend has no room for this read now. Later it may; nothing is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseItem:
     """One line of a lease, as the chain has it; `sku` is compared as text, exactly."""
 
@@ -177,8 +182,19 @@ class ProvisionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TerminalBudget:
+    """How many failures in a row a backend bears with before it gives a lease up; `verdict` is its own word."""
+
+    verdict: str
+    consecutive_failures: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProvisionInfo:
-    """One provision as a backend reports it. `tenant` may be another tenant's address: never show it."""
+    """One provision as a backend reports it. `tenant` may be another tenant's address: never show it.
+
+    `said` is the backend's own word for a status that we don't know, `created_text` its own `created_at`.
+    """
 
     lease_uuid: UUID
     status: ProvisionStatus
@@ -195,6 +211,9 @@ class ProvisionInfo:
     sku: str = ""
     service_images: Mapping[str, str] = field(default_factory=dict)
     partition: str = ""
+    terminal_budget: TerminalBudget | None = None
+    said: str = ""
+    created_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,34 +377,6 @@ class Backend(Protocol):
 
     async def health(self) -> None:
         """Return when it can take work; raise `BackendUnavailable` with the reason otherwise."""
-
-
-def normalise_items(items: Iterable[LeaseItem]) -> tuple[LeaseItem, ...]:
-    """Check quantities and names as a backend must at its door; a single unnamed item becomes the service `app`.
-
-    Raises `ValidationRefused` with the texts of the contract.
-    """
-    lines = tuple(items)
-    if not lines:
-        raise ValidationRefused("provision request has no items")
-    for index, item in enumerate(lines):
-        if not 0 <= item.quantity <= MAX_QUANTITY:
-            where = f'item {index} (SKU "{item.sku}", service "{item.service_name}")'
-            raise ValidationRefused(f"{where} quantity {item.quantity} out of range [0, {MAX_QUANTITY}]")
-    total = sum(item.quantity for item in lines)
-    if total > MAX_QUANTITY:
-        raise ValidationRefused(f"total quantity {total} out of range [0, {MAX_QUANTITY}]")
-    unnamed = sum(not item.service_name for item in lines)
-    if unnamed == 0:
-        return lines
-    if unnamed < len(lines):
-        text = f"mixed service_name presence across items (got {len(lines) - unnamed} named, {unnamed} unnamed)"
-        raise ValidationRefused(text, validation_code=INVALID_MANIFEST)
-    if len(lines) > 1:
-        text = f"legacy single-service form requires exactly 1 item; got {len(lines)}"
-        raise ValidationRefused(text, validation_code=INVALID_MANIFEST)
-    only = lines[0]
-    return (LeaseItem(only.sku, only.quantity, DEFAULT_SERVICE, only.custom_domain),)
 
 
 def cut_reason(text: str, *, limit: int = MAX_CALLBACK_ERROR_BYTES) -> str:

@@ -24,7 +24,10 @@ class _Release(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseInfo:
-    """One version of a lease's workload; `status` is the backend's word, `message` its curated text."""
+    """One version of a lease's workload; `status` is the backend's word, `message` its curated text.
+
+    `created_text` is the backend's own `created_at`, `manifest` None when it sent none.
+    """
 
     version: int
     status: str
@@ -32,7 +35,8 @@ class ReleaseInfo:
     created_at: datetime | None = None
     reason: str = ""
     message: str = ""
-    manifest: bytes = b""
+    manifest: bytes | None = None
+    created_text: str = ""
 
 
 _decoder = msgspec.json.Decoder(list[_Release] | None)
@@ -48,7 +52,8 @@ def read_releases(body: bytes) -> tuple[ReleaseInfo, ...]:
             created_at=read_time(one.created_at),
             reason=clean(one.reason or ("Unknown" if one.status == "failed" else "")),
             message=clean(one.message or ""),
-            manifest=b64decode(one.manifest or "", validate=True),
+            manifest=None if one.manifest is None else b64decode(one.manifest, validate=True),
+            created_text=one.created_at or "",
         )
         for one in _decoder.decode(body) or ()
     )

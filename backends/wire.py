@@ -1,5 +1,6 @@
 """The JSON of the backend contract, to and from facts. Unknown fields are ignored; null and absent mean zero."""
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,11 +21,16 @@ from backends.contract import (
     ProvisionStatus,
     RetainedLease,
     ServiceInfo,
+    TerminalBudget,
 )
 from backends.envelope import clean
 
 _NO_YEAR: Final = 1
 """Servers written in Go send the year 1 for "no time"."""
+NO_TIME: Final = "0001-01-01T00:00:00Z"
+_FRACTION: Final = re.compile(r"\.(\d+)(?=[Zz+-])")
+_MICROSECONDS: Final = 6
+_NANOSECONDS: Final = 9
 
 
 class Item(msgspec.Struct, gc=False):
@@ -34,6 +40,13 @@ class Item(msgspec.Struct, gc=False):
     quantity: int = 0
     service_name: str | None = None
     custom_domain: str | None = None
+
+
+class Budget(msgspec.Struct, gc=False):
+    """A terminal budget on the wire."""
+
+    verdict: str = ""
+    consecutive_failures: int = 0
 
 
 class Row(msgspec.Struct):
@@ -54,6 +67,7 @@ class Row(msgspec.Struct):
     sku: str | None = None
     service_images: dict[str, str] | None = None
     partition: str | None = None
+    terminal_budget: Budget | None = None
 
 
 class ProvisionsPage(msgspec.Struct):
@@ -82,7 +96,7 @@ class PortInfo(msgspec.Struct, gc=False):
     """A port on the wire."""
 
     host_ip: str | None = None
-    host_port: str | None = None
+    host_port: str | int | float | None = None
 
 
 class InstanceInfo(msgspec.Struct):
@@ -145,16 +159,35 @@ class ProvisionRequest(msgspec.Struct):
 
 
 def read_time(text: str | None) -> datetime | None:
-    """An RFC 3339 time in UTC; None for an absent or unreadable one, and for the year 1."""
+    """An RFC 3339 time in UTC, cut to microseconds; None for an absent or unreadable one, and for the year 1."""
     if not text:
         return None
     try:
-        moment = msgspec.convert(text, datetime)
+        moment = msgspec.convert(_cut(text), datetime)
         if moment.tzinfo is None or moment.year <= _NO_YEAR:
             return None
         return moment.astimezone(UTC)
     except (msgspec.ValidationError, ValueError, OverflowError):
         return None
+
+
+def utc_text(text: str | None) -> str:
+    """The same time in UTC with the digits that it came with, nine at most; the year 1 for what `read_time` drops."""
+    moment = read_time(text)
+    if moment is None:
+        return NO_TIME
+    found = _FRACTION.search(text or "")
+    digits = found[1][:_NANOSECONDS].rstrip("0") if found else ""
+    fraction = f".{digits}" if digits else ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z" if moment.year > 999 else NO_TIME
+
+
+def _cut(text: str) -> str:
+    """Leave off digits past the microseconds: the decoder rounds them, also up to the next second."""
+    found = _FRACTION.search(text)
+    if found is None or len(found[1]) <= _MICROSECONDS:
+        return text
+    return text[: found.start(1) + _MICROSECONDS] + text[found.end(1) :]
 
 
 def _uuid(text: str | None) -> UUID | None:
@@ -175,6 +208,7 @@ def to_items(items: Sequence[Item] | None) -> tuple[LeaseItem, ...]:
 def to_provision(row: Row) -> ProvisionInfo:
     """A provision of the wire as a fact; a failed one without a reason has the reason `Unknown`."""
     status = ProvisionStatus.parse(row.status)
+    budget = row.terminal_budget
     reason = clean(row.reason or "") or ("Unknown" if status is ProvisionStatus.FAILED else "")
     return ProvisionInfo(
         lease_uuid=row.lease_uuid,
@@ -192,6 +226,9 @@ def to_provision(row: Row) -> ProvisionInfo:
         sku=clean(row.sku or ""),
         service_images={clean(k): clean(v) for k, v in (row.service_images or {}).items()},
         partition=clean(row.partition or ""),
+        terminal_budget=TerminalBudget(clean(budget.verdict), budget.consecutive_failures) if budget else None,
+        said="" if row.status == status else clean(row.status),
+        created_text=row.created_at or "",
     )
 
 
@@ -200,8 +237,12 @@ def to_retained(row: Retained) -> RetainedLease:
     return RetainedLease(row.lease_uuid, _uuid(row.provider_uuid), clean(row.tenant or ""))
 
 
+def _text(port: str | float | None) -> str:
+    return "" if port is None else str(port)
+
+
 def _ports(ports: Mapping[str, PortInfo] | None) -> dict[str, Port]:
-    return {key: Port(port.host_ip or "", port.host_port or "") for key, port in (ports or {}).items()}
+    return {key: Port(port.host_ip or "", _text(port.host_port)) for key, port in (ports or {}).items()}
 
 
 def _instances(instances: Sequence[InstanceInfo] | None) -> tuple[Instance, ...]:

@@ -32,8 +32,8 @@ from backends.contract import (
     Reporter,
     RetainedLease,
     RetentionList,
-    normalise_items,
 )
+from backends.items import normalise_items
 from backends.mock import endings, maintenance, records, script
 from backends.mock.capacity import Need, Room, Tier
 from backends.mock.clock import Clock, Timer

@@ -15,8 +15,8 @@ from backends.contract import (
     NotProvisioned,
     ProvisionStatus,
     ValidationRefused,
-    normalise_items,
 )
+from backends.items import normalise_items
 from backends.mock import records, script
 from backends.mock.records import Held, Task
 

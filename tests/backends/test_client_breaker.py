@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from backends.client import BackendClient
-from backends.contract import BackendUnavailable, Dialect, Unknown
+from backends.contract import BackendUnavailable, Busy, Dialect, Unknown
 from tests.backends.client_reads import Listening, Refusing, read
 from tests.backends.servers import LEASE, peer, says, target
 
@@ -70,7 +70,8 @@ def test_bc28_a_busy_current_backend(body, reason, pulse):
     gate = Listening()
     with peer(says(503, body)) as server:
         found = BackendClient(target(server.url, dialect=Dialect.CURRENT), gate).logs(LEASE)
-    assert (found, gate.pulses) == (Unknown(reason), [pulse])
+    assert (found.reason, gate.pulses) == (reason, [pulse])
+    assert isinstance(found, Busy) == (pulse == "success")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from backends.contract import (
     ProvisionStatus,
     ValidationRefused,
     cut_reason,
-    normalise_items,
 )
+from backends.items import normalise_items
 from tests.backends.servers import uuid_number
 
 

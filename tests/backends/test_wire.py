@@ -1,0 +1,58 @@
+"""What backends write, as facts: times to the digit, words we don't know, numbers where text belongs."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from backends import wire
+from backends.contract import ProvisionStatus, TerminalBudget
+
+LEASE = UUID("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")
+
+
+def provision(**fields):
+    return wire.to_provision(msgspec.convert({"lease_uuid": str(LEASE), **fields}, wire.Row))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "again"),
+    [
+        ("2026-09-21T14:13:20Z", (20, 0), "2026-09-21T14:13:20Z"),
+        ("2026-09-21T14:13:20.5Z", (20, 500_000), "2026-09-21T14:13:20.5Z"),
+        ("2026-09-21T14:13:20.500Z", (20, 500_000), "2026-09-21T14:13:20.5Z"),
+        ("2026-09-21T14:13:20.999999999Z", (20, 999_999), "2026-09-21T14:13:20.999999999Z"),
+        ("2026-09-21T16:13:20.1234567+02:00", (20, 123_456), "2026-09-21T14:13:20.1234567Z"),
+        ("2026-09-21T09:13:20.000-05:00", (20, 0), "2026-09-21T14:13:20Z"),
+    ],
+)
+def test_a_time_is_cut_never_rounded_and_told_in_utc(text, moment, again):
+    seconds, micros = moment
+    assert wire.read_time(text) == datetime(2026, 9, 21, 14, 13, seconds, micros, tzinfo=UTC)
+    assert wire.utc_text(text) == again
+
+
+@pytest.mark.parametrize("text", [None, "", "0001-01-01T00:00:00Z", "soon", "2026-09-21T14:13:20", "2026-09-21"])
+def test_no_time_is_the_year_one(text):
+    assert wire.read_time(text) is None
+    assert wire.utc_text(text) == "0001-01-01T00:00:00Z"
+
+
+def test_a_status_that_we_do_not_know_keeps_its_word():
+    found = provision(status="hibernating")
+    assert (found.status, found.said) == (ProvisionStatus.UNKNOWN, "hibernating")
+    assert provision(status="ready").said == ""
+
+
+def test_ta131_a_terminal_budget_is_read_and_its_absence_is_none():
+    reported = {"verdict": "exhausted", "consecutive_failures": 3}
+    assert provision(terminal_budget=reported).terminal_budget == TerminalBudget("exhausted", 3)
+    assert provision().terminal_budget is None
+    assert provision(terminal_budget=None).terminal_budget is None
+
+
+@pytest.mark.parametrize(("port", "text"), [("8080", "8080"), (8080, "8080"), (None, ""), ("", ""), (-1, "-1")])
+def test_a_port_may_be_a_number(port, text):
+    info = wire.to_info(msgspec.convert({"ports": {"80/tcp": {"host_port": port}}}, wire.Info))
+    assert info.ports["80/tcp"].host_port == text
