@@ -16,6 +16,8 @@ CHANNEL: Final = "fred_status_events"
 """PostgreSQL's channel. Payload: uuids of leases that have new events, separated by commas."""
 MOST_KEPT: Final = 1000
 """Events of one lease that are kept; the oldest go first. After 7 days all go."""
+MOST_TEXT: Final = 16_384
+"""Characters of an event's error; what a backend said may be longer."""
 _NAMED_AT_ONCE: Final = 200
 """Leases in one notification: PostgreSQL takes less than 8,000 bytes, a uuid and its comma have 37."""
 
@@ -53,7 +55,8 @@ def record(events: Sequence[tuple[UUID, str, str]], *, request_id: str = "") -> 
     named = [
         ",".join(map(str, leases[start : start + _NAMED_AT_ONCE])) for start in range(0, len(leases), _NAMED_AT_ONCE)
     ]
-    columns = [list(column) for column in zip(*events, strict=True)]
+    uuids, statuses, errors = (list(column) for column in zip(*events, strict=True))
+    columns = [uuids, statuses, [error[:MOST_TEXT] for error in errors]]
     with connection.cursor() as cursor:
         cursor.execute(_RECORD, [leases, request_id, *columns, CHANNEL, named])
         cursor.execute(_TRIM, [MOST_KEPT, leases])
