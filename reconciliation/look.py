@@ -101,6 +101,7 @@ class Looker:
         """Put a lease off whose look raised, with what it died of; it is never dropped."""
         log.error("look failed", lease_uuid=str(claim.pk), attempts=claim.attempts, exc_info=error)
         metrics.RECONCILER_ACTIONS.labels("lease_error").inc()
+        metrics.LOOK_CRASHES.labels("process_lease").inc()
         if claim.attempts == due.STUCK_AFTER:
             metrics.STUCK_LEASES.inc()
         text = f"{type(error).__name__}: {error}"[:500]

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from fred import due
+from fred import due, metrics
 from leases import wake
 from leases.models import ChainAction, Lease, StatusEvent
 from leases.status import LeaseState
@@ -119,7 +119,10 @@ def test_a_killing_row_hurts_only_itself(looker, chain, monkeypatch):
         return gather(claimed, sources)
 
     looker.gather = poisoned
+    crashes = metrics.LOOK_CRASHES.labels("process_lease")._value.get
+    before = crashes()
     looker.at_due_leases()
+    assert crashes() == before + 1
     assert Operation.objects.get().lease_id == good.uuid
     row = Lease.objects.get(uuid=bad.uuid)
     assert row.attempts == 1
