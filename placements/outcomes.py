@@ -23,8 +23,8 @@ from backends.client import (
 )
 from fred import metrics
 from fred.due import back_off
+from leases import events, wake
 from leases import sql as leases_sql
-from leases import wake
 from placements import push_sql, transitions
 from placements.pushes import Push
 from placements.status import OperationState
@@ -33,6 +33,9 @@ log = structlog.get_logger(__name__)
 
 NOT_SENT = "not_sent"
 """``Operation.refusal`` of an operation whose backend could not be reached at all."""
+
+RESTARTING = "restarting"
+"""Status event of a lease into which a backend took over what it keeps of another."""
 
 ASK_AGAIN = timedelta(seconds=1)
 """How soon an operation in doubt after its first push is looked up at its backend, and sent again if unknown there."""
@@ -76,6 +79,7 @@ class Verdict(StrEnum):
     REFUSED = "refused"
     RETURNED = "returned"  # never sent: reserved again, later
     RELEASED = "released"  # never started: reserved or due again, now
+    UNSENT = "unsent"  # never sent, and nobody asks for it any more: ended
     ASK_AGAIN = "ask_again"  # in doubt: read, then send again
     LATER = "later"  # in doubt: the same again, after a back-off
     WATCH = "watch"  # in doubt: nothing is sent any more, the look watches
@@ -98,6 +102,8 @@ def verdict(push: Push, result: Result) -> Verdict:  # noqa: PLR0911 - a table
             return Verdict.ACCEPTED
         case Refused():
             return Verdict.REFUSED
+        case NotSent() | Dropped() if push.is_restore and push.first:
+            return Verdict.UNSENT  # its request is told so, and its tenant may choose otherwise
         case Dropped():
             return Verdict.RELEASED if push.first else Verdict.KEPT
         case NotSent():
@@ -152,6 +158,12 @@ class _Book:
             {answer.push.operation_id: None for answer in answers}, OperationState.ACCEPTED, rest=True
         )
         self.touched |= {answer.push.lease_uuid for answer in answers if answer.push.id in moved}
+        restores = {answer.push.operation_id: answer.push for answer in answers if answer.push.is_restore}
+        if restores:
+            first = {id_ for id_, push in restores.items() if push.first}
+            # A callback may have been quicker than the answer: as long as its end is not told, the beginning may be.
+            told = (moved & restores.keys()) | push_sql.untold(first)
+            events.record([(restores[id_].lease_uuid, RESTARTING, "") for id_ in sorted(told)])
 
     def refused(self, answers: list[Answer]) -> None:
         by_code: dict[str, list[Answer]] = {}
@@ -172,6 +184,12 @@ class _Book:
         moved = self._reserve(answers, delays, refusal=NOT_SENT)
         self.touched |= {push.lease_uuid for push in moved}
         self.woken |= {push.lease_uuid for push in moved if push.refusal != NOT_SENT}  # once in a row of such failures
+
+    def unsent(self, answers: list[Answer]) -> None:
+        moved = transitions.move(
+            {answer.push.operation_id: answer.push.epoch for answer in answers}, OperationState.ENDED, refusal=NOT_SENT
+        )
+        self._news(answer.push for answer in answers if answer.push.id in moved)
 
     def released(self, answers: list[Answer]) -> None:
         operations = [answer for answer in answers if not answer.push.is_teardown]
@@ -238,6 +256,7 @@ _WRITERS: dict[Verdict, Callable[[_Book, list[Answer]], None]] = {
     Verdict.REFUSED: _Book.refused,
     Verdict.RETURNED: _Book.returned,
     Verdict.RELEASED: _Book.released,
+    Verdict.UNSENT: _Book.unsent,
     Verdict.ASK_AGAIN: _Book.in_doubt,
     Verdict.LATER: _Book.in_doubt,
     Verdict.WATCH: _Book.in_doubt,
@@ -274,7 +293,7 @@ def _count(answers: Iterable[Answer]) -> None:
         push, result = answer.push, answer.result
         if isinstance(result, Dropped):
             continue
-        operation = "deprovision" if push.is_teardown else "provision"
+        operation = push.call.operation
         outcome = _OUTCOMES[type(result)]
         metrics.BACKEND_CALL_OUTCOMES.labels(push.backend, operation, outcome).inc()
         if isinstance(result, Refused) and result.kind is RefusalKind.CAPACITY:

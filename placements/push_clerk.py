@@ -15,11 +15,11 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from backends import targets
 from backends.client import Accepted, NotSent, Pulse
 from fred import crash, metrics
-from fred.due import BATCH, RENEW_EVERY, REPEATABLE, renew
+from fred.due import BATCH, RENEW_EVERY, REPEATABLE
 from fred.tasks import DISPATCH, hint
 from leases import wake
-from placements import awaited, breakers, outcomes, push_sql, pushes
-from placements.models import Teardown
+from placements import awaited, breakers, outcomes, push_sql
+from placements.desks import BY_TABLE, DESKS, Desk, Row
 from placements.outcomes import Answer
 from placements.push_loop import Loop
 from placements.pushes import Claimed, Push, Unsendable
@@ -230,36 +230,35 @@ class Clerk:
         if self._held:
             self.loop.shut(_shut())
         held = [push for push in self._held if push.held_until > now]
-        operations = {push.operation_id: push for push in held if not push.is_teardown}
-        teardowns = {push.teardown_id: push for push in held if push.is_teardown}
-        unposted = {id_: int(push.target.timeout * 1000) for id_, push in operations.items() if not push.posted}
-        kept: set[UUID | int] = set()
-        kept |= push_sql.renew_operations({id_: push.epoch for id_, push in operations.items()}, unposted_ms=unposted)
-        kept |= renew(Teardown, {id_: push.epoch for id_, push in teardowns.items()})
-        for push in held:
-            if push.id in kept:
-                push.confirmed_at = now
+        for desk in DESKS:
+            mine = [push for push in held if push.table is desk.table]
+            kept = desk.renew(mine) if mine else set()
+            for push in mine:
+                if push.id in kept:
+                    push.confirmed_at = now
 
     def _load_handed(self) -> None:
         claims = [self._handed.popleft() for _ in range(min(len(self._handed), BATCH))]
         if not claims:
             return
-        rows: list[push_sql.OperationRow] = []
+        since = {claim.id: claim.claimed_at for claim in claims}
         try:
-            rows = push_sql.load_operations([(claim.id, claim.epoch) for claim in claims])
-            self._send(self._of_operations(rows, {claim.id: claim.claimed_at for claim in claims}))
+            for table in {claim.table for claim in claims}:
+                desk = BY_TABLE[table]
+                rows = desk.load([claim for claim in claims if claim.table is table])
+                self._send(self._sendable(*desk.made(rows, targets.configured(), since=since)))
         finally:
             # The rest is somebody else's or ended meanwhile; or the database is away, and the claims end by themselves.
             awaited.tell_lost(self._give_up(claims))
         if self._handed:
             self._wanted.set()
 
-    def _give_up(self, rows: Iterable[Claimed | push_sql.OperationRow | push_sql.TeardownRow]) -> list[UUID | int]:
+    def _give_up(self, rows: Iterable[Row], *, teardowns: bool = False) -> list[UUID | int]:
         """Free the slots of those of these rows that are not on their way, and name them."""
         held = {push.id for push in self._held}
         left = [row for row in rows if row.id not in held]
         for row in left:
-            self.slots.give_back(row.backend, teardown=isinstance(row, push_sql.TeardownRow))
+            self.slots.give_back(row.backend, teardown=teardowns)
         return [row.id for row in left]
 
     def _pull(self) -> None:
@@ -271,49 +270,30 @@ class Clerk:
         if now >= self._pull_at:
             self._pull_at = inf
         try:
-            self._crowded = self._pull_teardowns() | self._pull_operations()
+            self._crowded = {name for desk in DESKS for name in self._pull_from(desk)}
         except Exception:
             self._poked = True
             raise
         self._hint()
         self._end_stale()
 
-    def _pull_teardowns(self) -> set[str]:
-        """Claim and send teardowns; return the backends that may have more of them due."""
+    def _pull_from(self, desk: Desk) -> set[str]:
+        """Claim and send rows of one table; return the backends that may have more of them due."""
         since = time.monotonic()
-        room = self.slots.room(targets.configured(), teardowns=True)
-        rows = push_sql.claim_teardowns(room)
+        room = self.slots.room(targets.configured(), teardowns=desk.is_teardowns)
+        rows = desk.claim(room)
         for row in rows:
-            self.slots.take(row.backend, teardown=True)
+            self.slots.take(row.backend, teardown=desk.is_teardowns)
         if rows:
-            crash.point("teardown.claimed")
+            crash.point(desk.claimed_point)
+            claimed_at = dict.fromkeys((row.id for row in rows), since)
             try:
-                self._send(self._sendable(*pushes.of_teardowns(rows, targets.configured(), confirmed_at=since)))
+                self._send(self._sendable(*desk.made(rows, targets.configured(), since=claimed_at)))
             except Exception:
-                self._give_up(rows)
+                self._give_up(rows, teardowns=desk.is_teardowns)
                 raise
         claimed = Counter(row.backend for row in rows)
         return {name for name, number in room.items() if claimed[name] >= number}
-
-    def _pull_operations(self) -> set[str]:
-        """Claim and send operations; return the backends that may have more of them due."""
-        since = time.monotonic()
-        room = self.slots.room(targets.configured())
-        rows = push_sql.claim_operations(room)
-        for row in rows:
-            self.slots.take(row.backend)
-        if rows:
-            crash.point("dispatch.claimed")
-            try:
-                self._send(self._of_operations(rows, dict.fromkeys((row.id for row in rows), since)))
-            except Exception:
-                self._give_up(rows)
-                raise
-        claimed = Counter(row.backend for row in rows)
-        return {name for name, number in room.items() if claimed[name] >= number}
-
-    def _of_operations(self, rows: list[push_sql.OperationRow], since: dict[UUID, float]) -> list[Push]:
-        return self._sendable(*pushes.of_operations(rows, targets.configured(), confirmed_at=since))
 
     def _sendable(self, ready: list[Push], unsendable: list[Unsendable]) -> list[Push]:
         for one in unsendable:

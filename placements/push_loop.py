@@ -11,25 +11,20 @@ import structlog
 
 from backends.client import (
     Accepted,
-    AlreadyProvisioned,
     Ambiguous,
     BackendClient,
-    CapacityClaimed,
     Done,
     NotSent,
     Pulse,
-    classify_deprovision,
-    classify_provision,
+    Refused,
     count_malformed,
-    deprovision_request,
-    provision_request,
-    resolve_provision,
 )
 from backends.contract import Absent, ProvisionInfo, Unknown
 from backends.requests import provision_info_request
 from fred import crash, metrics
 from fred.http import Multi, Request, Response
 from placements import awaited
+from placements.calls import Met, Unproven
 from placements.outcomes import Answer, Dropped, Result, Unread
 from placements.push_sql import ANSWER_MARGIN
 from placements.pushes import READ_LIMIT_S, Push, Stage
@@ -40,13 +35,6 @@ log = structlog.get_logger(__name__)
 _BUSY_POLL_S = 0.25
 _IDLE_POLL_S = 30.0
 _FENCED = "broken off: the backend was fenced"
-
-_OPERATIONS = {
-    Stage.READING: "get_provision",
-    Stage.POSTING: "provision",
-    Stage.RESOLVING: "get_provision",
-    Stage.TEARING: "deprovision",
-}
 
 
 class Loop:
@@ -128,9 +116,7 @@ class Loop:
         return push.backend not in self._shut and push.may_start(time.monotonic())
 
     def _begin(self, push: Push) -> None:
-        if push.is_teardown:
-            self._send(push, Stage.TEARING)
-        elif not push.first:
+        if not push.first:
             self._send(push, Stage.READING)
         elif awaited.may_leave(push.id):
             self._post(push)
@@ -139,7 +125,7 @@ class Loop:
 
     def _post(self, push: Push) -> None:
         push.posted = True
-        push.held_until = time.monotonic() + push.target.timeout + ANSWER_MARGIN.total_seconds()
+        push.held_until = time.monotonic() + push.limit + ANSWER_MARGIN.total_seconds()
         self._send(push, Stage.POSTING)
 
     def _send(self, push: Push, stage: Stage) -> None:
@@ -154,10 +140,8 @@ class Loop:
 
     @staticmethod
     def _request(push: Push) -> Request:
-        if push.stage is Stage.TEARING:
-            return deprovision_request(push.target, push.lease_uuid, tag=push)
-        if push.stage is Stage.POSTING and push.spec is not None:
-            return provision_request(push.target, push.spec, tag=push)
+        if push.stage is Stage.POSTING:
+            return push.call.request(push.target, push.lease_uuid, tag=push)
         request = provision_info_request(push.target, push.lease_uuid, tag=push)
         limit = min(request.timeout, READ_LIMIT_S)
         push.held_until = time.monotonic() + limit + ANSWER_MARGIN.total_seconds()
@@ -181,13 +165,6 @@ class Loop:
     def _next(self, push: Push, response: Response) -> Result | None:
         """What an answer of the present stage means; None when the push goes on."""
         match push.stage:
-            case Stage.TEARING:
-                crash.point("teardown.sent")
-                torn = classify_deprovision(response, dialect=push.target.dialect)
-                self._observe(push, response, torn.pulse, good=isinstance(torn, Done))
-                if isinstance(torn, Ambiguous) and torn.malformed:
-                    count_malformed(push.target, "deprovision", why=torn.malformed, body=response.body)
-                return torn
             case Stage.POSTING:
                 return self._posted(push, response)
             case Stage.READING:
@@ -199,15 +176,14 @@ class Loop:
                 return Accepted(Pulse.NEUTRAL)
         if push.unproven is None:
             raise ValueError(push.stage)
-        return resolve_provision(push.unproven, read=self._read(push, response))
+        return push.call.resolve(push.unproven, read=self._read(push, response))
 
     def _posted(self, push: Push, response: Response) -> Result | None:
-        crash.point("dispatch.posted")
-        outcome = classify_provision(response, dialect=push.target.dialect)
-        self._observe(push, response, outcome.pulse, good=isinstance(outcome, Accepted))
-        if isinstance(outcome, Ambiguous) and outcome.malformed:
-            count_malformed(push.target, "provision", why=outcome.malformed, body=response.body)
-        if isinstance(outcome, AlreadyProvisioned | CapacityClaimed):
+        crash.point("teardown.sent" if push.is_teardown else "dispatch.posted")
+        outcome = push.call.meaning(response, dialect=push.target.dialect, repeated=not push.first)
+        self._observe(push, response, outcome.pulse, good=isinstance(outcome, Accepted | Done))
+        _note(push, response, outcome)
+        if isinstance(outcome, Unproven):
             push.unproven = outcome
             self._send(push, Stage.RESOLVING)
             return None
@@ -228,10 +204,25 @@ class Loop:
     def _observe(self, push: Push, response: Response, pulse: Pulse, *, good: bool) -> None:
         # What we broke off ourselves says nothing about the backend.
         push.pulses.append(Pulse.NEUTRAL if push.backend in self._cut else pulse)
-        labels = (push.backend, _OPERATIONS[push.stage], "success" if good else "error")
+        operation = push.call.operation if push.stage is Stage.POSTING else "get_provision"
+        labels = (push.backend, operation, "success" if good else "error")
         metrics.BACKEND_REQUESTS.labels(*labels).inc()
         metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(response.elapsed)
 
     def _end(self, push: Push, result: Result) -> None:
         self._on_wire[push.backend] -= 1
         self._answered(Answer(push, result))
+
+
+def _note(push: Push, response: Response, outcome: Met | Unproven) -> None:
+    """Count and log what is wrong with an error body; only operators see it."""
+    if isinstance(outcome, Ambiguous) and outcome.malformed:
+        count_malformed(push.target, push.call.operation, why=outcome.malformed, body=response.body)
+    if isinstance(outcome, Ambiguous | Refused) and outcome.unknown_code:
+        log.warning(
+            "backend.unknown_code",
+            backend=push.backend,
+            operation=push.call.operation,
+            status=response.status,
+            code=outcome.unknown_code[:100],
+        )

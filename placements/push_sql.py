@@ -30,7 +30,7 @@ class OperationRow:
     epoch: int
     attempts: int
     first: bool
-    kind: str
+    source_lease_uuid: UUID | None
     tenant: str
     provider_uuid: UUID
     items: str
@@ -54,8 +54,8 @@ class TeardownRow:
 
 
 _OPERATION_COLUMNS = """
-    o.id, o.lease_uuid, o.backend, o.epoch, o.attempts, {first}, o.kind, o.tenant, o.provider_uuid, o.items,
-    o.payload_sha256, o.callback_url, o.lifecycle_url, o.refusal,
+    o.id, o.lease_uuid, o.backend, o.epoch, o.attempts, {first}, o.source_lease_uuid, o.tenant, o.provider_uuid,
+    o.items, o.payload_sha256, o.callback_url, o.lifecycle_url, o.refusal,
     EXTRACT(epoch FROM o.valid_until - now())::float8, {reachable}
 """
 
@@ -181,6 +181,13 @@ def renew_operations(epochs: Mapping[UUID, int], *, unposted_ms: Mapping[UUID, i
             """,
             params,
         )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def untold(ids: Iterable[UUID]) -> set[UUID]:
+    """Those of these operations that are not settled: their subscribers have not heard how it ended."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM placements_operation WHERE id = ANY(%s) AND settled_at IS NULL", [list(ids)])
         return {row[0] for row in cursor.fetchall()}
 
 

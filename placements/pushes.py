@@ -1,4 +1,4 @@
-"""What is pushed to a backend, and where the backends are.
+"""What is pushed to a backend.
 
 A :class:`Push` is one claimed row on its way: the clerk makes it and prolongs its claim, the loop sends it. Nothing of
 it is the truth; the row is.
@@ -14,10 +14,10 @@ from uuid import UUID
 
 import orjson
 
-from backends.client import AlreadyProvisioned, BackendTarget, CapacityClaimed, Pulse
+from backends.client import BackendTarget, Pulse
 from backends.contract import Dialect, LeaseItem, ProvisionSpec
-from backends.requests import TEARDOWN_SECONDS_V0_13
 from placements import push_sql
+from placements.calls import Call, Deprovision, Provision, Restore, Unproven
 from placements.push_sql import OperationRow, TeardownRow
 
 START_WITHIN_S = 3.0
@@ -27,6 +27,13 @@ READ_LIMIT_S = 10.0
 """Time limit of a point read that a push depends on."""
 
 
+class Table(StrEnum):
+    """Where a pushed row stands; `placements.desks` says how each is kept."""
+
+    TEARDOWNS = "teardowns"
+    OPERATIONS = "operations"
+
+
 class Stage(StrEnum):
     """Which call of a push is on the wire."""
 
@@ -34,12 +41,11 @@ class Stage(StrEnum):
     READING = "reading"  # what does the backend hold, before an operation in doubt is sent again
     POSTING = "posting"
     RESOLVING = "resolving"  # what does the backend hold, after an answer that proves nothing
-    TEARING = "tearing"
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An operation that its maker inserted in doubt and already claimed.
+    """A row that its maker inserted in doubt and already claimed.
 
     ``claimed_at`` is ``time.monotonic()`` from before the inserting statement was sent. The insert counts as the first
     push: it sets ``dispatch_count`` 1, both dispatch times, ``on_wire_until`` and ``due_at`` five seconds ahead.
@@ -49,17 +55,20 @@ class Claimed:
     epoch: int
     backend: str
     claimed_at: float
+    table: Table = Table.OPERATIONS
 
 
 @dataclass(eq=False, slots=True)
 class Push:
-    """One row on its way to its backend. ``spec`` is None for a teardown.
+    """One row on its way to its backend.
 
     ``confirmed_at`` is the monotonic time from before the statement by which the claim was last known to be ours;
     ``valid_until`` and ``held_until`` (no renewal after it) are monotonic times too.
     """
 
     id: UUID | int
+    table: Table
+    call: Call
     lease_uuid: UUID
     target: BackendTarget
     epoch: int
@@ -69,27 +78,30 @@ class Push:
     held_until: float
     valid_until: float = inf
     refusal: str = ""
-    spec: ProvisionSpec | None = None
     stage: Stage = Stage.WAITING
     posted: bool = False
     ticket: int | None = None
     pulses: list[Pulse] = field(default_factory=list)
-    unproven: AlreadyProvisioned | CapacityClaimed | None = None
+    unproven: Unproven | None = None
 
     @property
     def is_teardown(self) -> bool:
-        """Whether this removes a lease's workload; otherwise it makes one."""
-        return self.spec is None
+        """Whether this removes a lease's workload."""
+        return self.table is Table.TEARDOWNS
+
+    @property
+    def is_restore(self) -> bool:
+        """Whether this puts kept data under a new lease, and a tenant's request asked for it."""
+        return isinstance(self.call, Restore)
 
     @property
     def limit(self) -> float:
         """The time limit of its longest call in seconds."""
-        older = self.target.dialect is Dialect.V0_13
-        return max(self.target.timeout, TEARDOWN_SECONDS_V0_13) if self.is_teardown and older else self.target.timeout
+        return self.call.limit(self.target)
 
     @property
     def operation_id(self) -> UUID:
-        """The operation's id; only for a push that makes a workload."""
+        """The id of the operation, or of the command."""
         if isinstance(self.id, UUID):
             return self.id
         raise TypeError(self.id)
@@ -130,9 +142,11 @@ def of_operations(
     unsendable: list[Unsendable] = []
     for row in rows:
         since = confirmed_at[row.id]
-        where = targets.get(row.backend) or _nowhere(row.backend)
+        where = targets.get(row.backend) or nowhere(row.backend)
         push = Push(
             id=row.id,
+            table=Table.OPERATIONS,
+            call=_call(row, where, bodies.get(row.id, b"")),
             lease_uuid=row.lease_uuid,
             target=where,
             epoch=row.epoch,
@@ -142,64 +156,75 @@ def of_operations(
             held_until=since + where.timeout + push_sql.ANSWER_MARGIN.total_seconds(),
             valid_until=inf if row.valid_s is None else since + row.valid_s,
             refusal=row.refusal,
-            spec=_spec(row, where, bodies.get(row.id, b"")),
         )
         if where.shut or where.closed or not row.reachable:
-            unsendable.append(Unsendable(push, _closed(where)))
+            unsendable.append(Unsendable(push, closed(where)))
         elif row.payload_sha256 is not None and row.id not in bodies:
             unsendable.append(Unsendable(push, "the payload of this operation is gone"))
-        elif row.kind != "provision":
-            unsendable.append(Unsendable(push, f'no backend call makes a "{row.kind}"'))
         else:
             ready.append(push)
     return ready, unsendable
 
 
-def _spec(row: OperationRow, where: BackendTarget, payload: bytes) -> ProvisionSpec:
+def _call(row: OperationRow, where: BackendTarget, payload: bytes) -> Provision | Restore:
     """The request as it was stored when the operation was made: a repeat sends the same bytes."""
-    return ProvisionSpec(
+    items = tuple(LeaseItem(**item) for item in orjson.loads(row.items))
+    if row.source_lease_uuid is not None:
+        return Restore(
+            source=row.source_lease_uuid,
+            tenant=row.tenant,
+            provider_uuid=row.provider_uuid,
+            items=items,
+            callback_url=row.callback_url,
+        )
+    spec = ProvisionSpec(
         lease_uuid=row.lease_uuid,
         tenant=row.tenant,
         provider_uuid=row.provider_uuid,
-        items=tuple(LeaseItem(**item) for item in orjson.loads(row.items)),
+        items=items,
         callback_url=row.callback_url,
         payload=payload,
         payload_hash=bytes(row.payload_sha256).hex() if row.payload_sha256 is not None else "",
         # The older servers ignore it, and use the one URL they know for everything.
         lifecycle_callback_url=row.lifecycle_url if where.dialect is Dialect.CURRENT else "",
     )
+    return Provision(spec)
 
 
-def _closed(where: BackendTarget) -> str:
+def closed(where: BackendTarget) -> str:
+    """Why nothing may be pushed there."""
     return f'backend "{where.name}" takes no calls: {where.closed or where.broken or "it is fenced or not configured"}'
 
 
-def _nowhere(name: str) -> BackendTarget:
-    """Stands for a backend that the configuration does not have (any more): nothing is sent there."""
+def nowhere(name: str) -> BackendTarget:
+    """What stands for a backend that the configuration does not have (any more): nothing is sent there."""
     return BackendTarget(name=name, url="", fenced=True)
 
 
 def of_teardowns(
-    rows: Iterable[TeardownRow], targets: Mapping[str, BackendTarget], *, confirmed_at: float
+    rows: Iterable[TeardownRow], targets: Mapping[str, BackendTarget], *, confirmed_at: Mapping[int, float]
 ) -> tuple[list[Push], list[Unsendable]]:
     """Make pushes of claimed teardowns."""
     ready: list[Push] = []
     unsendable: list[Unsendable] = []
     for row in rows:
-        where = targets.get(row.backend) or _nowhere(row.backend)
+        since = confirmed_at[row.id]
+        where = targets.get(row.backend) or nowhere(row.backend)
         push = Push(
             id=row.id,
+            table=Table.TEARDOWNS,
+            call=Deprovision(),
             lease_uuid=row.lease_uuid,
             target=where,
             epoch=row.epoch,
             attempts=row.attempts,
             first=True,
-            confirmed_at=confirmed_at,
+            confirmed_at=since,
             held_until=inf,
         )
-        push.held_until = confirmed_at + START_WITHIN_S + push.limit + push_sql.ANSWER_MARGIN.total_seconds()
+        push.held_until = since + START_WITHIN_S + push.limit + push_sql.ANSWER_MARGIN.total_seconds()
         if where.shut or where.closed:
-            unsendable.append(Unsendable(push, _closed(where)))
+            unsendable.append(Unsendable(push, closed(where)))
         else:
             ready.append(push)
     return ready, unsendable

@@ -11,9 +11,10 @@ from backends.client import Accepted, Ambiguous, BackendTarget, Deferred, Done, 
 from backends.contract import ProvisionSpec
 from leases.models import Lease
 from placements import callbacks, outcomes
+from placements.calls import Deprovision, Provision
 from placements.models import Operation, Teardown
 from placements.outcomes import Answer, Dropped, Unread, Verdict
-from placements.pushes import Push
+from placements.pushes import Push, Table
 from placements.status import OperationState
 from tests.factories.leases import LeaseFactory
 from tests.factories.placements import OperationFactory
@@ -29,6 +30,8 @@ def push_of(row, *, epoch=None, first=True, attempts=1, refusal=""):
     is_operation = isinstance(row, Operation)
     return Push(
         id=row.pk,
+        table=Table.OPERATIONS if is_operation else Table.TEARDOWNS,
+        call=Provision(ProvisionSpec(row.lease_id, "t", None, (), "http://x")) if is_operation else Deprovision(),
         lease_uuid=row.lease_id,
         target=BackendTarget("mock-1", "http://127.0.0.1:9"),
         epoch=row.epoch if epoch is None else epoch,
@@ -37,7 +40,6 @@ def push_of(row, *, epoch=None, first=True, attempts=1, refusal=""):
         confirmed_at=time.monotonic(),
         held_until=time.monotonic() + 35,
         refusal=refusal,
-        spec=ProvisionSpec(row.lease_id, "t", None, (), "http://x") if is_operation else None,
     )
 
 
