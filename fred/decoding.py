@@ -10,6 +10,7 @@ from uuid import UUID
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LINE_ENDS: Final = {0x0A: None, 0x0D: None}
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+_BLANKS: Final = " \t\n\r"
 _INT64: Final = range(-(2**63), 2**63)
 _ZERO: Final[Mapping[type, Any]] = {str: "", int: 0, bool: False, bytes: b""}
 
@@ -67,10 +68,11 @@ def decode_uuid(text: str) -> UUID:
     return UUID(text)
 
 
-def _load(data: bytes) -> Any:
-    """One JSON value that fills the whole input; bytes that are no UTF-8 become U+FFFD."""
+def _load(data: bytes, *, more: bool) -> Any:
+    """One JSON value, which fills the whole input unless `more` may follow; bytes that are no UTF-8 become U+FFFD."""
+    text = data.decode("utf-8", "replace")
     try:
-        return _DECODER.decode(data.decode("utf-8", "replace"))
+        return _DECODER.raw_decode(text.lstrip(_BLANKS))[0] if more else _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise DecodeError(str(error)) from None
 
@@ -109,15 +111,18 @@ def _convert(value: Any, kind: type) -> Any:
     raise DecodeError(f"a value of the wrong type for {kind.__name__}")
 
 
-def decode_object(data: bytes, fields: Mapping[str, type], *, strict: bool = False) -> dict[str, Any]:
+def decode_object(
+    data: bytes, fields: Mapping[str, type], *, strict: bool = False, more: bool = False
+) -> dict[str, Any]:
     """Read the named fields (kinds: str, int, bool, bytes) of the one JSON object in data.
 
     Unknown members are skipped, names match in any letter case, the last of several wins, `null` for a field or
     for the whole value gives zero values, and every field is in the result. Integers must be plain and fit 64 bits.
     Raises DecodeError for everything else, also when a member that is overwritten later has the wrong type; with
-    ``strict`` also for a field given twice or in another letter case, and for `null` as the whole value.
+    ``strict`` also for a field given twice or in another letter case, and for `null` as the whole value. With ``more``
+    whatever stands after the object is not looked at.
     """
-    loaded = _load(data)
+    loaded = _load(data, more=more)
     found = {name: _ZERO[kind] for name, kind in fields.items()}
     if loaded is None and not strict:
         return found

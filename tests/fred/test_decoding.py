@@ -124,3 +124,17 @@ def test_a_uuid_is_read_in_any_of_its_spellings(text):
 def test_another_text_is_no_uuid(text):
     with pytest.raises(DecodeError):
         decode_uuid(text)
+
+
+@pytest.mark.parametrize("text", [b'{"a":"x"}{"a":1}', b' \n{"a":"x"} rest', b'{"a":"x"}\x00', b'{"a":"x"}'])
+def test_what_stands_after_the_object_may_be_ignored(text):
+    assert decode_object(text, {"a": str}, more=True) == {"a": "x"}
+    if text != b'{"a":"x"}':
+        with pytest.raises(DecodeError):
+            decode_object(text, {"a": str})
+
+
+@pytest.mark.parametrize("text", [b"", b"  ", b"rest", b"[]x", b'"x"', b'\xef\xbb\xbf{"a":"x"}', b"NaN"])
+def test_the_object_must_stand_first(text):
+    with pytest.raises(DecodeError):
+        decode_object(text, {"a": str}, more=True)
