@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 from cryptography import x509
@@ -73,6 +74,44 @@ class ClientCertificates:
         self._loaded = loaded
 
 
+class ListenerTls(ssl.SSLContext):
+    """What a listener is given for its whole life: new connections get the pair as it was loaded last."""
+
+    paths: tuple[str, str]
+    _current: ssl.SSLContext
+    _seen: tuple[object, ...]
+
+    @classmethod
+    def of(cls, certificate: str, key: str) -> "ListenerTls":
+        """Load a PEM certificate chain and its plain PEM key. Raises CertificateError."""
+        outer = cls(ssl.PROTOCOL_TLS_SERVER)
+        outer.paths = (certificate, key)
+        outer._seen = _marks(outer.paths)
+        outer._current = _listener_context(certificate, key)
+        return outer
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        """A new connection."""
+        return self._current.wrap_bio(*arguments, **named)
+
+    def reload(self, *, always: bool = False) -> bool:
+        """Read the pair again if a file has changed; returns whether another is in use now.
+
+        A pair that does not load leaves the one before in use. Connections keep the one they began with.
+        """
+        seen = _marks(self.paths)
+        if seen == self._seen and not always:
+            return False
+        self._seen = seen
+        try:
+            self._current = _listener_context(*self.paths)
+        except CertificateError as error:
+            log.error("tls.not_reloaded", name="api", error=str(error), kept=True)  # noqa: TRY400
+            return False
+        log.info("tls.reloaded", name="api")
+        return True
+
+
 def ends_at(pem: bytes) -> float | None:
     """Unix time at which the first of these PEM certificates ends; None without a readable one."""
     try:
@@ -119,6 +158,17 @@ def _load(files: ClientFiles) -> tuple[bytes, bytes, bytes]:
         except (OSError, ValueError, ssl.SSLError) as error:
             raise CertificateError(f"{files.certificate}, {files.key}: {_why(error)}") from None
     return ca, certificate, key
+
+
+def _listener_context(certificate: str, key: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise CertificateError(f"failed to load TLS certificates: {certificate}, {key}: {_why(error)}") from None
+    return context
 
 
 def _why(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The image's entry point: `python -m fred.serve PROCESS [more arguments]` becomes that process.
 
-web, admin, worker, beat, watcher, agent, devchain, or `manage` for any command. Options that the settings decide
-(addresses, TLS, time limits) are filled in; further arguments are passed on. No Django inside.
+web, admin, worker, beat, watcher, agent, devchain, or `manage` for any command. Settings are checked before the
+process is started; further arguments are passed on. No Django inside.
 """
 
 import os
@@ -9,25 +9,15 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from fred import conf
-from fred.conf.values import split_host_port
 
 _MANAGE = (sys.executable, "manage.py")
 _CELERY = (sys.executable, "-m", "celery", "-A", "fred")
-_UVICORN = (sys.executable, "-m", "uvicorn", "fred.asgi:application")
+_WEB = (sys.executable, "-m", "fred.server", "fred.asgi:application")
 
 
-def web_command(provider: conf.ProviderConfig, /) -> list[str]:
-    """The tenant API's server, as the settings describe it."""
-    command = _server(*provider.api_address, idle_s=provider.http_idle_timeout.total_seconds())
-    command += ["--timeout-graceful-shutdown", str(max(1, round(provider.shutdown_timeout.total_seconds())))]
-    if provider.tls_cert_file:
-        command += ["--ssl-certfile", provider.tls_cert_file, "--ssl-keyfile", provider.tls_key_file]
-    return command
-
-
-def admin_command(house: conf.HouseConfig, /) -> list[str]:
-    """The admin site's server; it also needs FRED_ROLE=admin."""
-    return _server(*split_host_port(house.fred_admin_listen_addr), idle_s=60)
+def web_command() -> list[str]:
+    """The server of the tenant API, or with FRED_ROLE=admin of the admin site; it reads the settings itself."""
+    return [*_WEB]
 
 
 def worker_command(queues: Sequence[str] = ("lifecycle", "dispatch", "chain", "sweep"), /) -> list[str]:
@@ -47,9 +37,11 @@ def command_of(process: str, variables: Mapping[str, str], /) -> list[str]:
     made: list[str]
     match process:
         case "web":
-            made = web_command(conf.load_provider(variables).tree)
+            conf.load_provider(variables)
+            made = web_command()
         case "admin":
-            made = admin_command(conf.load_house(variables, required=True).tree)
+            conf.load_house(variables, required=True)
+            made = web_command()
         case "worker":
             made = worker_command()
         case "beat":
@@ -83,21 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if process == "admin":
         environment["FRED_ROLE"] = "admin"
     os.execve(command[0], command, environment)  # noqa: S606 - becoming it is the purpose
-
-
-def _server(host: str, port: int, *, idle_s: float) -> list[str]:
-    command = [*_UVICORN, "--host", host or "0.0.0.0", "--port", str(port)]  # noqa: S104 - an empty host asks for all
-    # Our layers write the access log; the client's address comes from them too.
-    command += [
-        "--loop",
-        "uvloop",
-        "--http",
-        "httptools",
-        "--no-access-log",
-        "--no-proxy-headers",
-        "--no-server-header",
-    ]
-    return [*command, "--timeout-keep-alive", str(max(1, round(idle_s)))]
 
 
 if __name__ == "__main__":

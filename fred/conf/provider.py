@@ -140,7 +140,10 @@ class ProviderConfig(BaseModel):
     api_listen_addr: Text = ":8080"
     """Where the tenant API listens; an empty host means all interfaces."""
     tls_cert_file: Text = ""
-    """PEM certificate chain of the tenant API; empty: plain HTTP. Set with `tls_key_file` or not at all."""
+    """PEM certificate chain of the tenant API; empty: plain HTTP. Set with `tls_key_file` or not at all.
+
+    Read again within a minute of a change, and on SIGHUP.
+    """
     tls_key_file: Text = ""
     """Its PEM key, not encrypted."""
     rate_limit_rps: Float = 10.0
@@ -158,13 +161,13 @@ class ProviderConfig(BaseModel):
     http_read_timeout: Duration = timedelta(seconds=15)
     """Limit for receiving a request's body. Above 0."""
     http_write_timeout: Duration = timedelta(seconds=15)
-    """Limit for sending a response. Above 0."""
+    """Limit from the end of a request's headers to the end of its answer; past it the connection is cut. Above 0."""
     http_idle_timeout: Duration = timedelta(seconds=60)
-    """How long an idle connection is kept open. Above 0; whole seconds, at least one."""
+    """How long an idle connection is kept open. Above 0."""
     max_request_body_size: Int = 1_048_576
     """Most bytes of a request's body. Above 0."""
     shutdown_timeout: Duration = timedelta(seconds=30)
-    """How long a stopping tenant API waits for open requests. Above 0; whole seconds, at least one."""
+    """How long a stopping tenant API waits for open requests. Above 0."""
     callback_base_url: Annotated[Text, BeforeValidator(_without_trailing_slashes)] = ""
     """Required. `http://` or `https://` URL at which backends reach the callback route; may have a path."""
     callback_secret: SecretStr = SecretStr("")

@@ -23,9 +23,7 @@ WITHOUT_EFFECT: dict[type[BaseModel], frozenset[str]] = {
             "chain_profile",
             "rate_limit_rps",
             "rate_limit_burst",
-            "tenant_rate_limit_burst",
             "trusted_proxies",
-            "http_write_timeout",
             "withdraw_interval",
             "withdraw_limit",
             "max_withdraw_iterations",
@@ -47,9 +45,7 @@ WITHOUT_EFFECT: dict[type[BaseModel], frozenset[str]] = {
 """Keys that are accepted and checked, and that nothing reads. A test compares this with the code."""
 
 _NOTES = {
-    (ProviderConfig, "tenant_rate_limit_rps"): (
-        "Limits nothing in this version; 0 lets the form of a path be checked before the token."
-    ),
+    (ProviderConfig, "tenant_rate_limit_rps"): "0 also lets the form of a path be checked before the token.",
     (BackendConfig, "contract"): (
         "In this version requests are sent in the older dialect whatever stands here, and callbacks of a `current` "
         "backend are refused: leave it at `auto`, or write `v0_13` for a URL with a path."

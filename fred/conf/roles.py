@@ -17,7 +17,7 @@ class Role(StrEnum):
 PROVIDER_COMMANDS = frozenset({"watch_chain", "reconcile", "backends", "withdraw", "lease"})
 CONFIG_COMMANDS = PROVIDER_COMMANDS | {"check_config", "backend_agent"}
 """The commands with the flag `--config`; all others only know PROVIDER_CONFIG, and may use `-c` for something else."""
-_SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "granian", "daphne"})
+_SERVERS = frozenset({"server", "uvicorn", "gunicorn", "hypercorn", "granian", "daphne"})
 _PROCESSES = {"watch_chain": "watcher", "backend_agent": "agent", "devchain": "devchain"}
 
 

@@ -20,6 +20,7 @@ from tests.fred.settings_of import SECRET, good
         (["/venv/bin/celery", "-A", "fred", "worker", "-Q", "chain"], conf.Role.PROVIDER, "worker"),
         (["/venv/lib/celery/__main__.py", "-A", "fred", "beat"], conf.Role.PROVIDER, "beat"),
         (["/venv/bin/celery", "-A", "fred", "inspect", "ping"], conf.Role.NONE, "inspect"),
+        (["/app/fred/server.py", "fred.asgi:application"], conf.Role.PROVIDER, "web"),
         (["/venv/bin/uvicorn", "fred.asgi:application"], conf.Role.PROVIDER, "web"),
         (["/venv/lib/uvicorn/__main__.py", "fred.asgi:application"], conf.Role.PROVIDER, "web"),
         (["/venv/bin/mypy"], conf.Role.NONE, "mypy"),

@@ -1,0 +1,217 @@
+"""HTTP/1.1 on one connection: what uvicorn's protocol lacks are limits on time and size, and the raw target.
+
+Deadlines are plain numbers that the server looks at ten times a second: a timer for each request would cost more than
+the rest of a small one.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from asyncio import AbstractEventLoop, Transport
+from typing import TYPE_CHECKING, Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from fred import envelope, limits
+from fred.upgrade import upgrade_fault, websocket_key
+from fred.ws_protocol import WebSocketProtocol
+
+if TYPE_CHECKING:
+    from fred.server import ServerConfig
+
+_NEVER = float("inf")
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection of a client; becomes a WebSocket where the configuration says so."""
+
+    config: ServerConfig
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._times = config.times
+        self._head_until = _NEVER
+        self._head_bytes = 0
+        self._body_until = _NEVER
+        self._drained = 0
+        self._write_until = _NEVER
+        self._stalled_at = _NEVER
+        self._gone_until = _NEVER
+        self._fault = 400
+        self._opens_socket = False
+        self.is_stream = False
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request waits for its answer, or for the end of it. A stream is none: it has no end of its own."""
+        return self._is_busy and not self.is_stream
+
+    @property
+    def _is_busy(self) -> bool:
+        cycle = self._last_cycle
+        return cycle is not None and not cycle.response_complete
+
+    @property
+    def _last_cycle(self) -> RequestResponseCycle | None:
+        return self.cycle  # None before the first request
+
+    def tick(self, now: float) -> None:
+        """Cut the connection if it is late, by the loop's clock."""
+        if self.transport.is_closing():
+            self._gone_until = min(self._gone_until, now + self._times.stall_s)
+            if now > self._gone_until:
+                self.transport.abort()
+        elif now > self._head_until or (now > self._body_until and not self.is_answering):
+            self.transport.close()
+        elif now > self._write_until or (self.is_stream and now - self._stalled_at > self._times.stall_s):
+            self.transport.abort()
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Headers have to be there within their limit from now."""
+        super().connection_made(transport)
+        self._head_until = self.loop.time() + self._times.head_s
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; whoever sends nothing but line feeds between requests is idle."""
+        in_head = self._head_until != _NEVER
+        super().data_received(data)
+        if self.transport.is_closing() or self.parser is None:
+            return
+        if self._head_until == _NEVER:
+            if not self.is_answering and not self.is_stream and self.timeout_keep_alive_task is None:
+                self._wait_for_the_next()
+            return
+        self._head_bytes = self._head_bytes + len(data) if in_head else len(data)
+        if self._head_bytes > limits.MAX_HEAD_BYTES:
+            self._fault = 431
+            self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._drained = 0
+        if self._head_until == _NEVER:
+            self._head_until = self.loop.time() + self._times.head_s
+
+    def on_headers_complete(self) -> None:
+        """Start the application, with the target as it came."""
+        self._head_until, self._head_bytes = _NEVER, 0
+        self._body_until = self.loop.time() + self._times.read_s
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > limits.MAX_HEAD_BYTES:
+            self._fault = 431
+            raise ValueError("request line and headers are too long")
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope[limits.RAW_TARGET] = _target(self.url)
+        scope[limits.OPEN_STREAM] = self._open_stream
+        wants_upgrade = self.parser.should_upgrade()
+        self._opens_socket = wants_upgrade and self._is_handshake()
+        super().on_headers_complete()
+        if wants_upgrade and not self._opens_socket:
+            # The parser stops after this request: whatever follows is the other protocol, which nobody speaks here.
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Keep what the application may read, drain what nobody will."""
+        if not self._is_busy:
+            self._drained += len(body)
+            if self._drained > limits.MAX_DRAINED_BYTES:
+                self.transport.close()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is here."""
+        self._body_until = _NEVER
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is written; the next request may start."""
+        self._write_until = _NEVER
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The client does not take what is written."""
+        self._stalled_at = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._stalled_at = _NEVER
+        super().resume_writing()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over to a WebSocket."""
+        self.connections.discard(self)
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        _locate(scope, self.url)
+        protocol = WebSocketProtocol(self.config, self.server_state, self.app_state, self.loop)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        protocol.open(scope, websocket_key(self.headers))
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the library's word for what was wrong
+        """Answer what is no HTTP request, unless an earlier request still waits for its own answer."""
+        cycle = self._last_cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
+            if not cycle.more_body or cycle.response_started:
+                self._head_until = self._body_until = _NEVER
+                self.flow.pause_reading()
+                return
+            # Its own body is what is broken: it never comes, and the application can write to nobody.
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.transport.write(envelope.raw_response(self._fault, self.server_state.default_headers))
+        self.transport.close()
+
+    def end_stream(self) -> None:
+        """End a connection that outlived the stop of the server."""
+        self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._write_until = self.loop.time() + self._times.write_s
+        self.is_stream = False
+        super()._start_asgi_task(cycle, app)
+
+    def _open_stream(self) -> None:
+        self.is_stream = True
+        self._write_until = _NEVER
+
+    def _should_upgrade(self) -> bool:
+        return self._opens_socket
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """The request is answered as any other; nothing to warn of."""
+
+    def _is_handshake(self) -> bool:
+        if self._is_busy:
+            return False
+        is_get = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
+        return is_get and self.config.opens_socket(_target(self.url)) and upgrade_fault(self.headers) is None
+
+    def _wait_for_the_next(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(self._times.idle_s, self.timeout_keep_alive_handler)
+
+
+def _target(url: bytes) -> bytes:
+    """Path and query of a request line, undecoded, also of one that names scheme and host."""
+    if url.startswith(b"/"):
+        return url
+    parsed = httptools.parse_url(url)
+    path: bytes = parsed.path or b"/"
+    start = url.find(path, url.find(b"//") + 2)
+    return url[start:] if start >= 0 else path
+
+
+def _locate(scope: dict[str, Any], url: bytes) -> None:
+    parsed = httptools.parse_url(url)
+    scope["path"] = urllib.parse.unquote(parsed.path.decode("ascii"))
+    scope["raw_path"] = parsed.path
+    scope["query_string"] = parsed.query or b""

@@ -1,0 +1,47 @@
+"""The id of a request and the trace that it belongs to (W3C Trace Context): taken over where well-formed, else new."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+REQUEST_ID: Final = "fred.request_id"
+"""Scope key of the request's id, a text."""
+TRACEPARENT: Final = "fred.traceparent"
+"""Scope key of its `traceparent`, a text."""
+
+_ALLOWED: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_TRACE: Final = re.compile(rb"(?!ff)([0-9a-f]{2})(-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(-.*)?")
+_V00: Final = b"00"
+
+
+def request_id(inbound: Iterable[bytes]) -> str:
+    """The one value of these `X-Request-ID` headers if it may be kept, else a new UUIDv7."""
+    found = list(inbound)
+    if len(found) == 1 and _ALLOWED.fullmatch(found[0]):
+        return found[0].decode("ascii")
+    return str(uuid7())
+
+
+def traceparent(inbound: Iterable[bytes]) -> str:
+    """The one value of these `traceparent` headers if it is valid, in the form of version 00; else a new trace.
+
+    A new one says that nobody recorded it.
+    """
+    found = list(inbound)
+    parts = _TRACE.fullmatch(found[0].strip()) if len(found) == 1 else None
+    if parts is None or (parts[1] == _V00 and parts[3] is not None):
+        return f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-00"
+    return (_V00 + parts[2]).decode("ascii")
+
+
+def uuid7() -> UUID:
+    """A UUID of version 7 (RFC 9562): 48 bits of milliseconds, the rest random."""
+    stamp = time.time_ns() // 1_000_000
+    number = (stamp << 80) | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | (0x7 << 76)
+    return UUID(int=number & ~(0x3 << 62) | (0x2 << 62))
