@@ -85,6 +85,7 @@ class Operation(Due):
         null=True, blank=True, help_text="Latest end of the call that may be under way."
     )
     valid_until = models.DateTimeField(null=True, blank=True, help_text="Past it nobody pushes: look again first.")
+    request_id = models.TextField(db_default="", blank=True, help_text="The request that asked for it, if one did.")
     created_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True, blank=True)
     settled_at = models.DateTimeField(null=True, blank=True)

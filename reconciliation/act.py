@@ -19,6 +19,7 @@ from leases import events
 from leases import sql as lease_sql
 from placements import transitions
 from placements.callback_urls import callback_urls
+from placements.outcomes import RESTARTING
 from placements.status import OperationState
 from reconciliation import act_sql as sql
 from reconciliation import decisions as d
@@ -98,6 +99,10 @@ def record_outcome(leases: Sequence[Decided], outcome: Outcome) -> None:
             sql.stop_pushing(moved)
         if refusal == TIMED_OUT:
             metrics.CALLBACK_TIMEOUTS.inc(len(moved))
+    for one in leases:
+        operation = one.facts.operation
+        if operation is not None and operation.is_restore and one.act.to is OperationState.ACCEPTED:
+            outcome.tell(one.uuid, RESTARTING)
     lease_sql.touch(one.uuid for one in leases)
 
 

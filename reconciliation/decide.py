@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reconciliation import rules_ended, rules_idle, rules_operation
+from reconciliation import rules_ended, rules_idle, rules_operation, rules_restore
 from reconciliation.decisions import Announce, Decision, Need, Rest, Wait
 from reconciliation.facts_types import Absent, LeaseFacts, Limits, NeedKind, NotRead, Unknown
 from reconciliation.texts import retained_text
@@ -70,6 +70,7 @@ TABLE: Sequence[Rule] = (
     rules_operation.removed_by_backend,
     observation,
     *rules_ended.TABLE,
+    *rules_restore.TABLE,
     *rules_operation.TABLE,
     *rules_idle.PENDING,
     *rules_idle.ACTIVE,

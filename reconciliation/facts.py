@@ -263,6 +263,7 @@ def _operation(row: tuple[Any, ...] | None) -> f.OperationFact | None:
         dispatch_count=row[10],
         refusal=row[11],
         error=row[12],
+        is_restore=row[13] == "restore",
     )
 
 

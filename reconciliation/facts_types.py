@@ -75,6 +75,8 @@ class OperationFact:
     dispatch_count: int = 0
     refusal: str = ""
     error: str = ""
+    is_restore: bool = False
+    """Whether a tenant asked for it, to have what a backend keeps of another lease put under this one."""
 
     @property
     def has_outcome(self) -> bool:

@@ -41,7 +41,7 @@ def open_operation(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision
     if operation.state is OperationState.FAILED:
         event = "failed"
         error = CALLBACK_TIMEOUT if operation.refusal == TIMED_OUT else operation.error or PROVISIONING_FAILED
-    elif operation.state is OperationState.REFUSED:
+    elif operation.state is OperationState.REFUSED and not operation.is_restore:
         event, error = "failed", rejection(operation.refusal)
     return Decision(EndWithLease(operation.id, event, error), "tearing_down", after=limits.at_once)
 

@@ -69,6 +69,7 @@ operations = st.builds(
     on_wire_until=maybe_time,
     refusal=st.sampled_from(["", "not_sent", "callback_timeout", "insufficient_resources", "unknown_sku"]),
     error=st.sampled_from(["", "it died"]),
+    is_restore=st.booleans(),
 )
 backends = st.builds(
     BackendFact,
@@ -193,6 +194,20 @@ def test_nothing_open_is_left_without_a_time(facts):
         assert isinstance(decision.act, Rest | Settle)
 
 
+@many
+@given(
+    leases(read, operation=operations.map(lambda one: replace(one, is_restore=True))).filter(
+        lambda facts: facts.state not in TERMINAL
+    )
+)
+def test_an_open_restore_keeps_its_lease_from_being_provisioned_and_refused_it_ends_nothing(facts):
+    act = decide(facts, NOW, LIMITS).act
+    assert not isinstance(act, StartProvision)
+    if facts.operation.state in {S.REFUSED, S.ENDED, S.RESERVED}:
+        assert not isinstance(act, Reject | Acknowledge)
+
+
+PUSHED = {False: {S.RESERVED, S.IN_DOUBT, S.ACCEPTED}, True: {S.IN_DOUBT, S.ACCEPTED}}
 silent = st.builds(BackendFact, names, st.just(frozenset({"s1"})), answers=st.just(False), walked_at=st.none())
 
 
@@ -200,7 +215,7 @@ silent = st.builds(BackendFact, names, st.just(frozenset({"s1"})), answers=st.ju
 @given(
     leases(
         read,
-        operation=st.none() | operations.filter(lambda one: one.state in {S.RESERVED, S.IN_DOUBT, S.ACCEPTED}),
+        operation=st.none() | operations.filter(lambda one: one.state in PUSHED[one.is_restore]),
         point=st.sampled_from([NotRead(), Unknown("backend_silent")]),
         listed=st.just(()),
         retained_at=st.just(()),
