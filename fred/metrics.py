@@ -265,6 +265,17 @@ CALLBACK_KEYS = Counter("fred_api_callback_signature_key_total", "Verified callb
 API_EVENTS_DROPPED = Counter("fred_api_events_dropped_total", "Live events a slow subscriber missed")
 TOKEN_REPLAYS = Counter("fred_api_token_replays_total", "Tenant tokens that came a second time")
 
+MAINTENANCE_LEGACY_KEYS = Counter(
+    "fred_api_maintenance_legacy_key_total", "Restarts and updates taken without a key while keys are required"
+)
+MAINTENANCE_REFUSALS = _preset(
+    Counter("fred_maintenance_admission_refusals_total", "Restarts and updates beyond the shared budget", ("reason",)),
+    ("count", "bytes", "reserved_count", "reserved_bytes"),
+)
+MAINTENANCE_EVICTED = Counter(
+    "fred_provisioner_maintenance_receipts_evicted_total", "Answers to commands forgotten for newer ones of the lease"
+)
+
 # Tasks and background
 TASK_SECONDS = Histogram("fred_task_duration_seconds", "Length of tasks", ("task",))
 TASK_OUTCOMES = Counter("fred_task_outcomes_total", "Ended tasks", ("task", "outcome"))

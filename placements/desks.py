@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from backends.client import BackendTarget
+from fred import crash
 from fred.due import renew
-from placements import push_sql, pushes
+from placements import command_calls, command_sql, push_sql, pushes
 from placements.models import Teardown
 from placements.pushes import Claimed, Push, Table, Unsendable
 
@@ -72,6 +73,18 @@ def _renew_operations(held: Iterable[Push]) -> set[UUID]:
     return push_sql.renew_operations({id_: push.epoch for id_, push in operations.items()}, unposted_ms=unposted)
 
 
+def _load_commands(claims: Sequence[Claimed]) -> list[command_sql.CommandRow]:
+    rows = command_sql.take([(claim.id, claim.epoch) for claim in claims])
+    crash.point("command.taken")
+    return rows
+
+
+def _renew_commands(held: Iterable[Push]) -> set[UUID]:
+    commands = {push.operation_id: push for push in held}
+    unposted = {id_: int(push.target.timeout * 1000) for id_, push in commands.items() if not push.posted}
+    return command_sql.renew({id_: push.epoch for id_, push in commands.items()}, unposted_ms=unposted)
+
+
 def _renew_teardowns(held: Iterable[Push]) -> set[Any]:
     return renew(Teardown, {push.teardown_id: push.epoch for push in held})
 
@@ -92,6 +105,14 @@ DESKS: Final = (
         pushes=pushes.of_operations,
         renew=_renew_operations,
         claimed_point="dispatch.claimed",
+    ),
+    Desk(
+        table=Table.COMMANDS,
+        claim=command_sql.claim,
+        load=_load_commands,
+        pushes=command_calls.of_commands,
+        renew=_renew_commands,
+        claimed_point="command.claimed",
     ),
 )
 BY_TABLE: Final = {desk.table: desk for desk in DESKS}

@@ -25,8 +25,9 @@ from fred import metrics
 from fred.due import back_off
 from leases import events, wake
 from leases import sql as leases_sql
-from placements import push_sql, transitions
-from placements.pushes import Push
+from placements import command_outcomes, push_sql, transitions
+from placements.command_calls import Declined
+from placements.pushes import Push, Table
 from placements.status import OperationState
 
 log = structlog.get_logger(__name__)
@@ -131,9 +132,12 @@ def record(answers: Sequence[Answer]) -> Recorded:
     by_verdict: dict[Verdict, list[Answer]] = {}
     with wake.news_about({answer.push.lease_uuid for answer in answers}, skip_locked=True, known=True) as news:
         done = [answer for answer in answers if answer.push.lease_uuid in news.locked]
+        commands = [answer for answer in done if answer.push.table is Table.COMMANDS]
         for answer in done:
-            by_verdict.setdefault(verdict(answer.push, answer.result), []).append(answer)
+            if answer.push.table is not Table.COMMANDS:
+                by_verdict.setdefault(verdict(answer.push, answer.result), []).append(answer)
         book = _Book()
+        command_outcomes.write(commands, book)
         for kind, found in by_verdict.items():
             _WRITERS[kind](book, found)
         if book.touched:
@@ -321,6 +325,7 @@ def _why(result: Result) -> str:
 _OUTCOMES: dict[type, str] = {
     Accepted: "accepted",
     Refused: "refused",
+    Declined: "refused",
     NotSent: "not_dispatched",
     Ambiguous: "ambiguous",
     Unread: "ambiguous",

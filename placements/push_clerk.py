@@ -18,7 +18,7 @@ from fred import crash, metrics
 from fred.due import BATCH, RENEW_EVERY, REPEATABLE
 from fred.tasks import DISPATCH, hint
 from leases import wake
-from placements import awaited, breakers, outcomes, push_sql
+from placements import awaited, breakers, command_outcomes, outcomes, push_sql
 from placements.desks import BY_TABLE, DESKS, Desk, Row
 from placements.outcomes import Answer
 from placements.push_loop import Loop
@@ -219,6 +219,7 @@ class Clerk:
             except (DatabaseError, ValueError, TypeError):
                 metrics.THREAD_CRASHES.labels("sender clerk").inc()
                 log.exception("outcome given up", lease_uuid=str(answer.push.lease_uuid), backend=answer.push.backend)
+                command_outcomes.count_lost(answer)
                 awaited.tell_lost([answer.push.id])
         return left
 

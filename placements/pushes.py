@@ -32,6 +32,7 @@ class Table(StrEnum):
 
     TEARDOWNS = "teardowns"
     OPERATIONS = "operations"
+    COMMANDS = "commands"
 
 
 class Stage(StrEnum):

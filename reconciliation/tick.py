@@ -9,7 +9,8 @@ from fred.tasks import DIALECTS, DISPATCH, LANES, LOOK, hint
 _DUE = """
     SELECT EXISTS (SELECT FROM leases_lease WHERE due_at <= now()),
            EXISTS (SELECT FROM placements_operation WHERE due_at <= now() AND settled_at IS NULL)
-           OR EXISTS (SELECT FROM placements_teardown WHERE due_at <= now()),
+           OR EXISTS (SELECT FROM placements_teardown WHERE due_at <= now())
+           OR EXISTS (SELECT FROM placements_maintenancecommand WHERE due_at <= now() AND state = 'reserved'),
            EXISTS (SELECT FROM leases_chaintx WHERE due_at <= now())
            OR EXISTS (SELECT FROM leases_chainaction WHERE due_at <= now() AND state = 'queued'),
            EXISTS (SELECT FROM backends_backend WHERE configured AND NOT fenced AND retired_at IS NULL
