@@ -93,4 +93,5 @@ class Environments:
             "MOCK_BACKEND_ADDR": f"{HOST}:{self.ports['agent']}",
             "MOCK_BACKEND_CALLBACK_SECRET": self.vault.callback_secret,
             "MOCK_BACKEND_STATE_PATH": str(self.folder / "agent" / "state.sqlite"),
+            "MOCK_BACKEND_RETENTION": "1h",
         }

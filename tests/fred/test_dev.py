@@ -179,4 +179,5 @@ def test_the_callers_settings_do_not_leak_into_children(tmp_path, monkeypatch):
     assert environments.services()["DJANGO_SECRET_KEY"] == vault.django_secret_key
     agent = environments.agent()
     assert "DATABASE_URL" not in agent
+    assert agent["MOCK_BACKEND_RETENTION"] == "1h"
     assert not [name for name in agent if name.startswith("PROVIDER_")]
