@@ -127,7 +127,7 @@ def _call(stage: Stage, pairs: Iterable[tuple[UUID, UUID]], settings: Settings) 
     house = stage.house
     secret, port = house.vault.callback_secret, house.ports["api"]
     requests = [_request(lease, operation, secret=secret, port=port) for lease, operation in pairs]
-    answers = caller.call(HOST, port, requests, connections=settings.connections, within=settings.wait_s)
+    answers = caller.call(HOST, [port], requests, connections=settings.connections, within=settings.wait_s)
     if answers.statuses.keys() != {200}:
         raise NotDurableError(f"callbacks were answered {dict(answers.statuses)}")
     return answers

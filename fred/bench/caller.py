@@ -26,18 +26,21 @@ class CallError(RuntimeError):
     """The server went away, or was too slow."""
 
 
-def call(host: str, port: int, requests: Sequence[bytes], *, connections: int, within: float) -> Answers:
-    """Send every request once, each connection one after the other; raises CallError after `within` seconds."""
-    return uvloop.run(_call(host, port, requests, connections, within))
+def call(host: str, ports: Sequence[int], requests: Sequence[bytes], *, connections: int, within: float) -> Answers:
+    """Send every request once, each connection one after the other; raises CallError after `within` seconds.
+
+    The connections are shared out over the ports.
+    """
+    return uvloop.run(_call(host, ports, requests, connections, within))
 
 
-async def _call(host: str, port: int, requests: Sequence[bytes], connections: int, within: float) -> Answers:
+async def _call(host: str, ports: Sequence[int], requests: Sequence[bytes], connections: int, within: float) -> Answers:
     loop = asyncio.get_running_loop()
     answers, left = Answers(), deque(requests)
     done: asyncio.Future[None] = loop.create_future()
     clients = [_Client(left, answers, len(requests), done) for _ in range(min(connections, len(requests)))]
-    for client in clients:
-        await loop.create_connection(partial(_itself, client), host, port)
+    for number, client in enumerate(clients):
+        await loop.create_connection(partial(_itself, client), host, ports[number % len(ports)])
     started = time.perf_counter()
     for client in clients:
         client.send()

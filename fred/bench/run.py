@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from fred.bench import burst, callbacks, dispatch
+from fred.bench import api, burst, callbacks, dispatch
+from fred.bench.api import RefusedError
 from fred.bench.bare_burst import FloorError
 from fred.bench.blocks import UnseenBlockError
 from fred.bench.callbacks import NotDurableError
@@ -36,7 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     calls.add_argument("--connections", type=_positive, default=64, metavar="C")
     posts = scenarios.add_parser("dispatch", help="provisions per second that the agent accepts")
     posts.add_argument("--count", type=_positive, default=10_000, metavar="N")
-    for scenario in (leases, calls, posts):
+    reads = scenarios.add_parser("api", help="calls of tenants per second through the web process")
+    reads.add_argument("--route", choices=api.ROUTES, required=True)
+    reads.add_argument("--leases", type=_positive, default=1000, metavar="N", help="called in turn; default 1000")
+    reads.add_argument("--count", type=_positive, default=5000, metavar="N", help="calls at each number of connections")
+    reads.add_argument("--connections", type=_positive, nargs="+", default=[1, 16, 64], metavar="C")
+    reads.add_argument("--web", type=_positive, default=1, metavar="N", help="web processes; default 1")
+    for scenario in (leases, calls, posts, reads):
         scenario.add_argument("--json", type=Path, default=None, metavar="PATH", help="write the report here too")
         scenario.add_argument("--no-floor", action="store_true", help="measure the product alone")
         scenario.add_argument("--wait", type=float, default=300.0, metavar="SECONDS", help="longest wait of a step")
@@ -62,6 +69,7 @@ def run(options: Mapping[str, Any]) -> int:
         UnseenBlockError,
         NotDurableError,
         NotAcceptedError,
+        RefusedError,
         CallError,
         ChainError,
     ) as problem:
@@ -85,6 +93,19 @@ def _measure(stage: Stage, options: Mapping[str, Any]) -> Report:
                 blocks=options["blocks"],
                 idle=options["idle"],
                 warm_up=options["warm_up"],
+                floor=floor,
+                wait_s=wait_s,
+            ),
+        )
+    if options["scenario"] == "api":
+        return api.measure(
+            stage,
+            api.Settings(
+                route=options["route"],
+                leases=options["leases"],
+                calls=options["count"],
+                connections=tuple(options["connections"]),
+                web=options["web"],
                 floor=floor,
                 wait_s=wait_s,
             ),

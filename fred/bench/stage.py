@@ -48,9 +48,14 @@ class Stage:
 
     def start_bare_receiver(self, environment: Mapping[str, str]) -> Child:
         """The bare application where the web process was, on its port, served in the same way."""
+        return self.start_web("bare web", self.house.ports["api"], environment, app=_BARE_APP)
+
+    def start_web(self, name: str, port: int, environment: Mapping[str, str], *, app: str = _REAL_APP) -> Child:
+        """A web process more, with more settings, or another application served in its way."""
         provider = self.house.environments.provider(self.house.inhabitants)
-        command = [_BARE_APP if word == _REAL_APP else word for word in serve.command_of("web", provider)]
-        return self.start("bare web", command, {**provider, **environment})
+        variables = {**provider, **environment, "PROVIDER_API_LISTEN_ADDR": f"{HOST}:{port}"}
+        command = [app if word == _REAL_APP else word for word in serve.command_of("web", variables)]
+        return self.start(name, command, variables)
 
     def start(self, name: str, command: list[str], environment: Mapping[str, str]) -> Child:
         """Start a program beside the house; it ends with it."""

@@ -71,14 +71,18 @@ class ChainAdmin:
 
     def inhabitants(self) -> Inhabitants:
         """Read who is there."""
-        info, keys = self.call("/info"), self.call("/keys")
+        info, keys = self.call("/info"), self.keys()
         return Inhabitants(
             chain_id=info["chain_id"],
             provider_uuid=info["provider_uuid"],
-            provider=_key(keys["provider"]),
-            tenant=_key(keys["tenant"]),
+            provider=keys["provider"],
+            tenant=keys["tenant"],
             skus=info["skus"],
         )
+
+    def keys(self) -> dict[str, Key]:
+        """Every account whose key the simulated chain knows, by its name."""
+        return {name: _key(entry) for name, entry in self.call("/keys").items()}
 
     def create_leases(self, tenant: str, sku: str, *, count: int) -> list[str]:
         """`count` leases of one tenant, all in one block; their uuids."""
