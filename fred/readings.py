@@ -13,9 +13,10 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fred import breaker, certificates, heartbeat
+from fred import breaker, certificates, heartbeat, valkey
 from fred.gauges import Samples, shared_gauges
 from leases.status import LeaseState
+from tenants_api.event_slots import open_streams
 
 _STUCK_AFTER: Final = 8
 _PROCESSES: Final = ("web", "worker", "watcher", "beat")
@@ -109,6 +110,7 @@ def register() -> None:
     shared_gauges.register("queues", of_the_queues)
     shared_gauges.register("breakers", of_the_breakers)
     shared_gauges.register("certificates", of_the_certificates)
+    shared_gauges.register("streams", of_the_streams)
 
 
 def of_the_build() -> Mapping[str, Samples]:
@@ -157,6 +159,11 @@ def of_the_processes() -> Mapping[str, Samples]:
         "fred_process_up": {(name,): float(found.processes.get(name, 0)) for name in _PROCESSES},
         "fred_config_mismatch": {(): float(found.mismatch)},
     }
+
+
+def of_the_streams() -> Mapping[str, Samples]:
+    """Open streams of events, of all processes."""
+    return {"fred_websocket_connections": {(): float(open_streams(valkey.client()))}}
 
 
 def of_the_queues() -> Mapping[str, Samples]:

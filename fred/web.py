@@ -12,6 +12,8 @@ from django.conf import settings
 from fred.edge import ROUTE, SECURITY_HEADERS, App, Edge, Receive, Scope, Send
 from fred.handler import Limits, ThreadedDjango
 from placements import callbacks_asgi, dispatch
+from tenants_api.event_streams import EventStreams, StreamLimits, is_events_path
+from tenants_api.events_asgi import EventsApp
 
 THREADS: Final = 16
 """Threads for Django's views; more only compete for the interpreter and the database pool."""
@@ -29,20 +31,17 @@ log = structlog.get_logger(__name__)
 class Web:
     """Routes a connection to the application that serves it, and closes what the process holds at its end."""
 
-    def __init__(self, http: App, closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        """`http` answers requests; each closer runs once at shutdown, in order."""
-        self._http = http
+    def __init__(self, app: App, closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        """`app` answers requests and opens WebSockets; each closer runs once at shutdown, in order."""
+        self._app = app
         self._closers = closers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        kind = scope["type"]
-        if kind == "http":
-            await self._http(scope, receive, send)
-        elif kind == "websocket":
-            await refuse_websocket(scope, receive, send)
-        elif kind == "lifespan":
+        if scope["type"] == "lifespan":
             await self._live(receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -59,10 +58,16 @@ class Web:
                 return
 
 
-def route_by_path(routes: dict[str, App], otherwise: App) -> App:
-    """Exact paths first; everything else to `otherwise`."""
+def route_by_path(routes: dict[str, App], otherwise: App, *, events: App | None = None) -> App:
+    """Exact paths first, then the events of a lease; everything else to `otherwise`, but no WebSocket."""
 
     async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        if events is not None and is_events_path(scope["raw_path"]):
+            await events(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await refuse_websocket(scope, receive, send)
+            return
         app = routes.get(scope["path"])
         if app is None:
             await otherwise(scope, receive, send)
@@ -85,20 +90,22 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.http.response.body", "body": _GONE})
 
 
-def compose() -> Web:
-    """Build the application that this process's role asks for."""
+def compose(*, streams: StreamLimits | None = None) -> Web:
+    """Build the application that this process's role asks for; `streams` are other limits than usual on events."""
     config = settings.FRED
     read_s = config.http_read_timeout.total_seconds()
     if settings.HOUSE.fred_role == "admin":
         limits = Limits(config.max_request_body_size, read_s, ADMIN_ANSWER_WITHIN_S)
         site = ThreadedDjango(limits, threads=4, reserved=RESERVED, middleware=True)
-        return Web(Edge(site, cors_origins=(), secures=False), [_closer(site)])
+        return Web(Edge(route_by_path({}, site), cors_origins=(), secures=False), [_closer(site)])
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S)
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
-    http = route_by_path({callbacks_asgi.PATH: callbacks}, django_views)
-    return Web(Edge(http, cors_origins=config.cors_origins), [_closer(django_views), callbacks.close, _drain])
+    events = EventsApp(EventStreams(streams or StreamLimits()))
+    routed = route_by_path({callbacks_asgi.PATH: callbacks}, django_views, events=events)
+    closers = [_closer(django_views), callbacks.close, events.close, _drain]
+    return Web(Edge(routed, cors_origins=config.cors_origins), closers)
 
 
 async def _drain() -> None:

@@ -124,8 +124,8 @@ class Hub:
         self._live_reader, self._reader = EventReader(), EventReader()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def subscribe(self, lease: UUID, *, since: int | None = None) -> Subscription:
-        """Subscribe to a lease's events from now on, or after the id `since`, which makes it one that resumes.
+    async def subscribe(self, lease: UUID, *, since: int | None = None, resumes: bool = False) -> Subscription:
+        """Subscribe to a lease's events from now on, or after the id `since`, as one that `resumes`.
 
         A `since` that is older than what is kept, or newer, counts as now. Raises psycopg.Error or OSError when the
         database is away, LookupError when it has no such lease.
@@ -137,7 +137,8 @@ class Hub:
         topic = self._topics.get(lease)
         if topic is None:
             topic = self._topics[lease] = Topic(lease, kept.newest_id)
-        made = Subscription(topic, self._reader, kept, after=after, resumes=since is not None, size=self._queue)
+        resumes = resumes or since is not None
+        made = Subscription(topic, self._reader, kept, after=after, resumes=resumes, size=self._queue)
         topic.subscribers.add(made)
         self._look_at([lease])  # what came since `kept` was read, while the topic may not have been there
         return made

@@ -1,0 +1,133 @@
+"""Places of open streams: counted over processes, given back, and shared even without Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from uuid import UUID, uuid4
+
+import pytest
+
+from tenants_api.event_slots import TOTAL, EventSlots
+from tests.tenants_api.vectors import LEASE
+from tests.waiting import wait_until
+
+ONE, OTHER = UUID(LEASE), UUID(int=7)
+
+
+def slots(**options):
+    return EventSlots(options.pop("url", os.environ["REDIS_URL"]), **{"total": 1000, "per_lease": 10, **options})
+
+
+async def soon(condition):
+    await asyncio.to_thread(wait_until, condition, timeout=5)
+
+
+def test_ta83_two_processes_never_have_more_than_there_are(valkey):
+    async def main():
+        one, two = slots(total=12), slots(total=12)
+        taken = await asyncio.gather(*(each.take(ONE) for _ in range(10) for each in (one, two)))
+        assert sum(place is not None for place in taken) == 10
+        taken = await asyncio.gather(*(each.take(uuid4()) for _ in range(5) for each in (one, two)))
+        assert sum(place is not None for place in taken) == 2
+        await one.close()
+        await two.close()
+
+    asyncio.run(main())
+    assert valkey.keys("fred:ws:*") == []
+
+
+def test_ta83_a_place_that_was_given_back_is_free_at_once(valkey):
+    async def main():
+        one, two = slots(per_lease=1), slots(per_lease=1)
+        place = await one.take(ONE)
+        assert await two.take(ONE) is None
+        one.free(place)
+        one.free(place)
+        await soon(lambda: not valkey.zcard(TOTAL))
+        assert await two.take(ONE) is not None
+        await one.close()
+        await two.close()
+
+    asyncio.run(main())
+
+
+def test_places_of_a_dead_process_come_back_and_those_of_a_living_one_stay(valkey):
+    async def main():
+        dead, living = slots(per_lease=2, kept_s=0.3), slots(per_lease=2, kept_s=0.3)
+        await dead.take(ONE)
+        dead._renewing.cancel()
+        await living.take(ONE)
+        assert await living.take(ONE) is None
+        await soon(lambda: valkey.zcount(TOTAL, "-inf", valkey.time()[0] * 1000 + valkey.time()[1] // 1000) == 1)
+        assert await living.take(ONE) is not None
+        assert await living.take(ONE) is None
+        await dead._valkey.aclose()
+        await living.close()
+
+    asyncio.run(main())
+
+
+def test_counts_are_right_again_after_valkey_was_emptied(valkey):
+    async def main():
+        one, two = slots(per_lease=2), slots(per_lease=2)
+        await one.take(ONE)
+        await one.take(ONE)
+        await one.take(OTHER)
+        valkey.flushdb()
+        await one.renew()
+        assert valkey.zcard(TOTAL) == 3
+        assert await two.take(ONE) is None
+        assert await two.take(OTHER) is not None
+        await one.close()
+        await two.close()
+
+    asyncio.run(main())
+
+
+def test_a_process_counts_for_itself_while_valkey_is_away():
+    async def main():
+        alone = slots(url="redis://127.0.0.1:1/0", total=3, per_lease=2)
+        places = [await alone.take(ONE) for _ in range(3)]
+        assert [place is not None for place in places] == [True, True, False]
+        assert await alone.take(OTHER) is not None
+        assert await alone.take(uuid4()) is None
+        alone.free(places[0])
+        assert await alone.take(ONE) is not None
+        await alone.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("number", [450])
+def test_many_places_are_renewed_and_given_back_in_bulk(number, valkey):
+    async def main():
+        one = slots()
+        leases = [uuid4() for _ in range(50)]
+        places = [await one.take(leases[index % 50]) for index in range(number)]
+        assert all(places)
+        valkey.flushdb()
+        await one.renew()
+        assert valkey.zcard(TOTAL) == number
+        assert valkey.zcard(f"fred:ws:lease:{leases[0]}") == 9
+        assert 0 < valkey.pttl(TOTAL) <= 60_000
+        await one.close()
+        assert valkey.keys("fred:ws:*") == []
+
+    asyncio.run(main())
+
+
+def test_a_scrape_tells_how_many_streams_are_open(valkey):
+    from fred import readings
+
+    async def main():
+        one = slots()
+        await one.take(ONE)
+        await one.take(OTHER)
+        valkey.zadd(TOTAL, {"of a dead process": 1})
+        found = await asyncio.to_thread(readings.of_the_streams)
+        await one.close()
+        return found
+
+    assert asyncio.run(main()) == {"fred_websocket_connections": {(): 2.0}}
+    assert readings.of_the_streams() == {"fred_websocket_connections": {(): 0.0}}
