@@ -22,6 +22,7 @@ from placements.callback_urls import callback_urls
 from placements.outcomes import RESTARTING
 from placements.status import OperationState
 from reconciliation import act_sql as sql
+from reconciliation import command_acts
 from reconciliation import decisions as d
 from reconciliation.facts_types import LeaseFacts, OperationFact, PayloadFact
 from reconciliation.texts import TIMED_OUT
@@ -228,6 +229,7 @@ ACTS: Mapping[type, Callable[[Sequence[Decided], Outcome], None]] = {
     d.ParkTeardown: park_teardown,
     d.ResumeTeardown: resume_teardown,
     d.Announce: announce,
+    **command_acts.ACTS,
 }
 """Acts that write rows; what is not here (Rest, Wait, Need) changes nothing but the lease itself."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reconciliation import rules_ended, rules_idle, rules_operation, rules_restore
+from reconciliation import rules_command, rules_ended, rules_idle, rules_operation, rules_restore
 from reconciliation.decisions import Announce, Decision, Need, Rest, Wait
 from reconciliation.facts_types import Absent, LeaseFacts, Limits, NeedKind, NotRead, Unknown
 from reconciliation.texts import retained_text
@@ -68,7 +68,9 @@ TABLE: Sequence[Rule] = (
     never_read,
     absent_on_chain,
     rules_operation.removed_by_backend,
+    *rules_command.LIVE,
     observation,
+    *rules_command.ENDED,
     *rules_ended.TABLE,
     *rules_restore.TABLE,
     *rules_operation.TABLE,
@@ -82,7 +84,7 @@ def decide(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision:
     """What this lease needs now. Same facts, same decision.
 
     Whatever the rule says, the lease is looked at again at once while a report is not told yet, and after a while as
-    long as a wish for the chain, or a removal, is open.
+    long as a wish for the chain, a tenant's command, or a removal, is open.
     """
     decided = next((found for rule in TABLE if (found := rule(facts, now, limits)) is not None), Decision(Rest()))
     if decided.after is not None:
@@ -90,6 +92,7 @@ def decide(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision:
     if facts.callbacks:
         return replace(decided, after=limits.at_once)
     is_open = any(one.is_open for one in facts.actions) or not all(one.is_done for one in facts.teardowns)
+    is_open = is_open or bool(facts.commands)
     return replace(decided, after=limits.longest) if is_open else decided
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from placements.command_status import CommandState
 from placements.status import OperationState
 from reconciliation.facts_types import NeedKind
 
@@ -142,6 +143,39 @@ class Announce:
     callbacks: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How far a maintenance command is known to have come."""
+
+    command: UUID
+    to: CommandState
+    refusal: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """Reports, or a read of the backend, say how commands went: tell the subscribers, mark these callbacks as used."""
+
+    results: tuple[CommandResult, ...]
+    events: tuple[tuple[str, str], ...] = ()
+    callbacks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PushCommand:
+    """Let a command that was never sent be sent for another while."""
+
+    command: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class EndCommands:
+    """The lease ended first: these commands end with it, and of accepted ones nothing more is expected."""
+
+    ended: tuple[CommandResult, ...]
+
+
 Act = (
     Rest
     | Wait
@@ -161,6 +195,9 @@ Act = (
     | ParkTeardown
     | ResumeTeardown
     | Announce
+    | Conclude
+    | PushCommand
+    | EndCommands
 )
 
 

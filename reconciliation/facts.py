@@ -21,10 +21,12 @@ from leases.chain.client import Absent as ChainAbsent
 from leases.chain.client import ChainLease
 from leases.chain.client import ExactLease as ChainExact
 from leases.status import TERMINAL, LeaseState
+from placements.command_status import CommandKind, CommandState
 from placements.status import OperationState
 from reconciliation import facts_sql as q
 from reconciliation import facts_types as f
 from reconciliation import suspect_sql
+from reconciliation.command_facts import CommandFact
 from reconciliation.sources import Sources, provider_uuid
 
 LIST_FROM = 20
@@ -153,6 +155,7 @@ def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources:
         teardowns = _grouped(read("teardowns", q.teardowns))
         callbacks = _grouped(read("callbacks", q.unapplied_callbacks))
         statuses = dict(read("statuses", q.last_statuses))
+        commands = _grouped(read("commands", q.commands))
         listed, retained = _grouped(read("listed", q.listed)), _grouped(read("retained", q.retained))
         needs_payload = {
             uuid for uuid, row in leases.items() if row[7] and uuid not in operations and row[3] not in TERMINAL
@@ -176,6 +179,7 @@ def _assemble(uuids: Sequence[UUID], exact: Mapping[UUID, f.ChainFact], sources:
             operation=_operation(operations.get(uuid)),
             history=f.HistoryFact(*histories[uuid][1:]) if uuid in histories else f.HistoryFact(),
             placement=_placement(placements.get(uuid)),
+            commands=tuple(_command(one) for one in commands.get(uuid, ())),
             actions=tuple(f.ActionFact(*one[1:]) for one in actions.get(uuid, ())),
             teardowns=tuple(f.TeardownFact(*one[1:]) for one in teardowns.get(uuid, ())),
             callbacks=tuple(f.CallbackFact(*one[1:]) for one in callbacks.get(uuid, ())),
@@ -264,6 +268,22 @@ def _operation(row: tuple[Any, ...] | None) -> f.OperationFact | None:
         refusal=row[11],
         error=row[12],
         is_restore=row[13] == "restore",
+    )
+
+
+def _command(row: tuple[Any, ...]) -> CommandFact:
+    return CommandFact(
+        id=row[1],
+        kind=CommandKind(row[2]),
+        backend=row[3],
+        state=CommandState(row[4]),
+        admitted_at=row[5],
+        due_at=row[6],
+        first_dispatched_at=row[7],
+        on_wire_until=row[8],
+        valid_until=row[9],
+        refusal=row[10],
+        payload_sha256=bytes(row[11]),
     )
 
 

@@ -84,6 +84,7 @@ KINDS = (
     "statuses",
     "listed",
     "retained",
+    "commands",
 )
 """What :func:`present` tells apart."""
 
@@ -101,7 +102,8 @@ def present(uuids: Sequence[UUID]) -> dict[str, list[UUID]]:
                EXISTS (SELECT FROM placements_callback WHERE lease_uuid = n.lease AND applied_at IS NULL),
                EXISTS (SELECT FROM leases_statusevent WHERE lease_uuid = n.lease),
                EXISTS (SELECT FROM placements_provision WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM placements_retention WHERE lease_uuid = n.lease)
+               EXISTS (SELECT FROM placements_retention WHERE lease_uuid = n.lease),
+               EXISTS (SELECT FROM placements_maintenancecommand WHERE lease_uuid = n.lease AND finished_at IS NULL)
           FROM unnest(%s::uuid[]) AS n(lease)
         """,
         list(uuids),
@@ -181,8 +183,21 @@ def unapplied_callbacks(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
     """Callbacks that no look has used, oldest first."""
     return rows(
         """
-        SELECT lease_uuid, id, selector_id, status, error, retained FROM placements_callback
+        SELECT lease_uuid, id, selector_id, status, error, retained, received_at FROM placements_callback
          WHERE lease_uuid = ANY(%s) AND applied_at IS NULL ORDER BY id
+        """,
+        list(uuids),
+    )
+
+
+def commands(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """Maintenance commands of which it is not known how they went, oldest first."""
+    return rows(
+        """
+        SELECT lease_uuid, id, kind, backend, state, admitted_at, due_at, first_dispatched_at, on_wire_until,
+               valid_until, refusal, payload_sha256
+          FROM placements_maintenancecommand
+         WHERE lease_uuid = ANY(%s) AND finished_at IS NULL ORDER BY lease_uuid, admitted_at
         """,
         list(uuids),
     )

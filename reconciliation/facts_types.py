@@ -12,7 +12,9 @@ from enum import StrEnum
 from uuid import UUID
 
 from leases.status import TERMINAL, LeaseState
+from placements.command_status import OPEN
 from placements.status import FINAL, OperationState
+from reconciliation.command_facts import CommandFact, MaintenanceFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class CallbackFact:
     status: str
     error: str = ""
     retained: bool = False
+    received_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,7 @@ class NeedKind(StrEnum):
 
     EXACT_READ = "exact_read"
     POINT_READ = "point_read"
+    MAINTENANCE_READ = "maintenance_read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +249,9 @@ class LeaseFacts:
     retained_at: tuple[str, ...] = ()
     absent_at: frozenset[str] = frozenset()
     """Backends whose complete walk, begun after ``touched_at``, does not list the lease."""
+    commands: tuple[CommandFact, ...] = ()
+    """Maintenance commands of which it is not known how they went, oldest first."""
+    maintenance: MaintenanceFact | Absent | Unknown | NotRead = field(default_factory=NotRead)
     actions: tuple[ActionFact, ...] = ()
     teardowns: tuple[TeardownFact, ...] = ()
     callbacks: tuple[CallbackFact, ...] = ()
@@ -291,6 +298,11 @@ class LeaseFacts:
             return "events.backend.callback"
         return "events.payload.received" if isinstance(self.payload, PayloadFact) else "events.lease.created"
 
+    @property
+    def command(self) -> CommandFact | None:
+        """The open maintenance command: its tenant's answer is not decided yet."""
+        return next((one for one in self.commands if one.state in OPEN), None)
+
     def action(self, verb: str) -> ActionFact | None:
         """The action of this verb, open or not."""
         return next((one for one in self.actions if one.verb == verb), None)
@@ -323,6 +335,10 @@ class Limits:
     stale_retry: timedelta = timedelta(seconds=1)
     head_may_age: timedelta = timedelta(seconds=30)
     longest: timedelta = timedelta(seconds=60)
+    maintenance_timeout: timedelta = timedelta(minutes=10)
+    """How long a backend may show nothing of a restart or update that it may have got."""
+    undelivered: timedelta = timedelta(hours=1)
+    """How long one may wait for its backend to be there."""
     late_push: timedelta = timedelta(seconds=35)
     """After the last push of an operation, the longest time in which its request may still reach the backend."""
     at_once: timedelta = timedelta()

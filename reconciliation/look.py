@@ -149,6 +149,13 @@ class Looker:
         }
         for uuid, point in self.sources.point_reads(wanted).items():
             known[uuid] = replace(known[uuid], point=point)
+        shown = {
+            uuid: known[uuid].commands[-1].backend
+            for uuid, kind in needs.items()
+            if kind is NeedKind.MAINTENANCE_READ and known[uuid].commands
+        }
+        for uuid, maintenance in self.sources.maintenance_reads(shown).items():
+            known[uuid] = replace(known[uuid], maintenance=maintenance)
         return facts_sql.now()
 
 

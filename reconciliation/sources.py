@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -22,9 +22,13 @@ from leases import node
 from leases.chain.client import Absent, BlockHead, ChainLease, Doubt, ExactLease, LeasePage, Unknown
 from leases.chain.errors import ChainError
 from leases.status import LeaseState
+from reconciliation import command_reads
 from reconciliation import facts_types as f
+from reconciliation.command_facts import MaintenanceFact
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 SILENCE_S = 5.0
 """How long a source that did not answer is left alone before one probe asks again."""
@@ -156,7 +160,14 @@ class Sources:
 
     def point_reads(self, wanted: Mapping[UUID, str]) -> dict[UUID, f.PointFact]:
         """Ask backends for single leases (lease to backend), a few at a time; a silent backend is asked once."""
-        found: dict[UUID, f.PointFact] = {}
+        return self._ask(wanted, self._point_read)
+
+    def maintenance_reads(self, wanted: Mapping[UUID, str]) -> dict[UUID, MaintenanceFact | f.Absent | f.Unknown]:
+        """The same for what backends show of restarts and updates."""
+        return self._ask(wanted, self._maintenance_read)
+
+    def _ask(self, wanted: Mapping[UUID, str], read: Callable[[UUID, BackendClient], T]) -> dict[UUID, T | f.Unknown]:
+        found: dict[UUID, T | f.Unknown] = {}
         ask: dict[UUID, BackendClient] = {}
         for uuid, name in wanted.items():
             client = self.backend(name)
@@ -168,7 +179,7 @@ class Sources:
                 ask[uuid] = client
         if ask:
             with ThreadPoolExecutor(max_workers=min(POINT_READS, len(ask))) as pool:
-                found |= zip(ask, pool.map(self._point_read, ask, ask.values()), strict=True)
+                found |= zip(ask, pool.map(read, ask, ask.values()), strict=True)
         return found
 
     def _point_read(self, uuid: UUID, client: BackendClient) -> f.PointFact:
@@ -185,6 +196,15 @@ class Sources:
             case _:
                 silence.over()
                 return f.Absent()
+
+    def _maintenance_read(self, uuid: UUID, client: BackendClient) -> MaintenanceFact | f.Absent | f.Unknown:
+        silence = self.silence_of(client.target.name)
+        found = command_reads.read(uuid, client)
+        if isinstance(found, f.Unknown):
+            silence.began(found.reason)
+        else:
+            silence.over()
+        return found
 
     def backend(self, name: str) -> BackendClient | None:
         """A client for a configured, unfenced backend, behind its circuit breaker."""

@@ -10,7 +10,9 @@ from uuid import UUID
 import pytest
 
 from leases.status import LeaseState
+from placements.command_status import CommandKind, CommandState
 from placements.status import OperationState
+from reconciliation.command_facts import CommandFact, MaintenanceFact, ReleaseFact
 from reconciliation.decisions import Act, Decision
 from reconciliation.facts_types import (
     ActionFact,
@@ -32,6 +34,8 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIMITS = Limits()
 LEASE = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 OPERATION = UUID("3f2c1d60-7d5a-4b57-9b1c-6c7b4a0f9e11")
+COMMAND = UUID("550e8400-e29b-41d4-a716-446655440000")
+DIGEST = b"\x07" * 32
 PENDING, ACTIVE, CLOSED = LeaseState.PENDING, LeaseState.ACTIVE, LeaseState.CLOSED
 
 
@@ -90,6 +94,26 @@ def owner(backend: str = "b1", **changes: Any) -> PlacementFact:
 def row(backend: str = "b1", status: str = "ready", **changes: Any) -> ProvisionFact:
     """What a backend says it runs."""
     return replace(ProvisionFact(backend, status), **changes)
+
+
+def command(state: CommandState, kind: str = "restart", **changes: Any) -> CommandFact:
+    """A restart, or an update, that was admitted half a minute ago at b1, and sent then unless it is reserved."""
+    made = CommandFact(COMMAND, CommandKind(kind), "b1", state, admitted_at=ago(30))
+    if kind == "update":
+        made = replace(made, payload_sha256=DIGEST)
+    if state is not CommandState.RESERVED:
+        made = replace(made, first_dispatched_at=ago(30))
+    return replace(made, **changes)
+
+
+def shown(status: str = "ready", *releases: ReleaseFact) -> MaintenanceFact:
+    """What the backend shows of the lease."""
+    return MaintenanceFact(status, releases)
+
+
+def release(status: str, *, age: float = 20, version: int = 2, **changes: Any) -> ReleaseFact:
+    """A version of the workload with the manifest of the update, made so many seconds ago."""
+    return replace(ReleaseFact(version, status, ago(age), "", DIGEST), **changes)
 
 
 def action(verb: str, state: str = "queued", **changes: Any) -> ActionFact:

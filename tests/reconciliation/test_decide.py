@@ -8,13 +8,25 @@ import pytest
 
 from reconciliation.decide import TABLE, decide, printed_table
 from tests.reconciliation.decided_closed import CLOSED_BACKENDS
+from tests.reconciliation.decided_command import COMMANDS
 from tests.reconciliation.decided_ended import ENDED, REPORTS, SOURCES
 from tests.reconciliation.decided_idle import ACTIVE_IDLE, PENDING_IDLE
 from tests.reconciliation.decided_operation import OUTCOMES, UNDER_WAY
 from tests.reconciliation.decided_restore import RESTORES
 from tests.reconciliation.known import LIMITS, NOW
 
-CASES = [*SOURCES, *REPORTS, *ENDED, *OUTCOMES, *UNDER_WAY, *PENDING_IDLE, *ACTIVE_IDLE, *CLOSED_BACKENDS, *RESTORES]
+CASES = [
+    *SOURCES,
+    *REPORTS,
+    *ENDED,
+    *OUTCOMES,
+    *UNDER_WAY,
+    *PENDING_IDLE,
+    *ACTIVE_IDLE,
+    *CLOSED_BACKENDS,
+    *COMMANDS,
+    *RESTORES,
+]
 
 
 @pytest.mark.parametrize(("rule", "facts", "decision"), CASES)

@@ -9,15 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leases.status import TERMINAL, LeaseState
+from placements.command_status import EDGES, CommandKind
+from placements.command_status import CommandState as C
 from placements.status import OperationState
+from reconciliation.command_facts import CommandFact, MaintenanceFact, ReleaseFact
 from reconciliation.decide import decide
 from reconciliation.decisions import (
     Acknowledge,
     Adopt,
     Close,
+    Conclude,
     EndWithLease,
     GiveUp,
     Need,
+    PushCommand,
     RecordOutcome,
     Reject,
     Rest,
@@ -44,7 +49,7 @@ from reconciliation.facts_types import (
     Unknown,
     WorldFact,
 )
-from tests.reconciliation.known import LEASE, LIMITS, NOW, OPERATION
+from tests.reconciliation.known import COMMAND, DIGEST, LEASE, LIMITS, NOW, OPERATION
 
 S = OperationState
 NAMES = ("b1", "b2", "gone")
@@ -116,6 +121,25 @@ callbacks = st.lists(
 ).map(tuple)
 
 
+commands = st.lists(
+    st.builds(
+        CommandFact,
+        st.just(COMMAND),
+        st.sampled_from(CommandKind),
+        names,
+        st.sampled_from([C.RESERVED, C.IN_DOUBT, C.ACCEPTED]),
+        times,
+        due_at=maybe_time,
+        first_dispatched_at=maybe_time,
+        on_wire_until=maybe_time,
+        valid_until=maybe_time,
+        payload_sha256=st.just(DIGEST),
+    ),
+    max_size=1,
+).map(tuple)
+releases = st.builds(ReleaseFact, st.integers(1, 3), st.sampled_from(["active", "failed", "deploying"]), maybe_time)
+
+
 def leases(chain, **changes):
     """Leases with any facts whatever, but these."""
     strategies = {
@@ -134,6 +158,9 @@ def leases(chain, **changes):
         "listed": st.lists(rows, max_size=3).map(tuple),
         "retained_at": st.lists(names, max_size=1).map(tuple),
         "absent_at": st.frozensets(names),
+        "commands": commands,
+        "maintenance": unread
+        | st.builds(MaintenanceFact, st.sampled_from(WORDS), st.lists(releases, max_size=2).map(tuple)),
         "actions": actions,
         "teardowns": teardowns,
         "callbacks": callbacks,
@@ -186,6 +213,7 @@ def test_nothing_open_is_left_without_a_time(facts):
         (facts.operation is not None and not closes)
         or any(one.is_open for one in facts.actions)
         or any(not one.is_done for one in facts.teardowns)
+        or bool(facts.commands)
     )
     if open_:
         assert decision.after is not None
@@ -207,6 +235,20 @@ def test_an_open_restore_keeps_its_lease_from_being_provisioned_and_refused_it_e
         assert not isinstance(act, Reject | Acknowledge)
 
 
+@many
+@given(leases(read, operation=st.none()).filter(lambda facts: facts.commands))
+def test_an_open_command_is_sent_once_and_nothing_else_is_decided_meanwhile(facts):
+    (one,) = facts.commands
+    act = decide(facts, NOW, LIMITS).act
+    assert not isinstance(act, SendTeardown)
+    if isinstance(act, PushCommand):
+        assert one.state is C.RESERVED
+    if one.state is not C.ACCEPTED and facts.state not in TERMINAL and not facts.callbacks:
+        assert isinstance(act, Wait | Need | Conclude | PushCommand)
+    if isinstance(act, Conclude):
+        assert all(result.to in EDGES[one.state] for result in act.results)
+
+
 PUSHED = {False: {S.RESERVED, S.IN_DOUBT, S.ACCEPTED}, True: {S.IN_DOUBT, S.ACCEPTED}}
 silent = st.builds(BackendFact, names, st.just(frozenset({"s1"})), answers=st.just(False), walked_at=st.none())
 
@@ -221,6 +263,7 @@ silent = st.builds(BackendFact, names, st.just(frozenset({"s1"})), answers=st.ju
         retained_at=st.just(()),
         absent_at=st.just(frozenset()),
         callbacks=st.just(()),
+        commands=st.just(()),
         payload=st.just(NotRead()),
         world=st.builds(
             WorldFact,
