@@ -41,7 +41,7 @@ def absent_on_chain(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisio
 
 
 def observation(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
-    """a callback that moved no operation | announce it to subscribers"""
+    """a callback that moved no operation | announce it to subscribers; that data is kept, once"""
     callbacks = facts.callbacks
     if facts.operation is not None:
         callbacks = tuple(one for one in callbacks if one.selector_id != facts.operation.id)
@@ -53,7 +53,7 @@ def observation(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | 
             events.append(("ready", ""))
         elif one.status == "failed" and not facts.is_ended:
             events.append(("failed", one.error))
-        elif one.status == "deprovisioned" and one.retained:
+        elif one.status == "deprovisioned" and one.retained and "retained" not in (facts.last_status, *dict(events)):
             events.append(("retained", retained_text(facts.uuid)))
     return Decision(Announce(tuple(events), tuple(one.id for one in callbacks)), after=limits.at_once)
 

@@ -1,7 +1,12 @@
 """Walks and lookups: complete or nothing."""
 
+import json
+from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 
+from backends import paging
 from backends.client import BackendClient
 from backends.contract import BackendUnavailable, ProvisionList, Unknown
 from fred import metrics
@@ -67,6 +72,27 @@ def test_a_walk_that_fails_anywhere_fails_whole(script):
     """P10"""
     with peer(script) as server, pytest.raises(BackendUnavailable):
         BackendClient(target(server.url)).provisions()
+
+
+def test_bc48_what_goes_between_two_pages_is_no_error():
+    """P10: the row that the token names is gone, and so is one of the next page"""
+    there = list(range(1, 7))
+
+    def script(got):
+        page = paging.parse(parse_qs(urlsplit(got.target).query))
+        wanted = [n for n in there if page.after is None or uuid_number(n) > page.after]
+        rows, following = paging.cut(wanted, replace(page, limit=2), key=uuid_number)
+        if page.after is None:
+            there.remove(2)
+            there.remove(3)
+        body = {"provisions": [row(n) for n in rows], **({"continue": following} if following else {})}
+        return answer(200, json.dumps(body).encode())
+
+    found, _ = read(script, "provisions")
+    assert (found.complete, [one.lease_uuid for one in found.items]) == (
+        True,
+        [uuid_number(n) for n in (1, 2, 4, 5, 6)],
+    )
 
 
 def test_bc44_the_error_names_the_fault():

@@ -113,6 +113,7 @@ def test_bc128_connection_data_follow_from_the_lease(lease, host, token):
 
 
 def test_bc130_a_second_provision_is_refused_and_the_first_result_still_comes():
+    """BC-113"""
     with rig(delay=timedelta(milliseconds=200)) as mock:
         assert mock.provision() == Accepted()
         again = mock.provision(callback_url=f"{mock.listener.url}/other")
@@ -126,6 +127,7 @@ def test_bc130_a_second_provision_is_refused_and_the_first_result_still_comes():
     [(CRASH, "ContainerExited", "container exited during startup"), (MISSING, "ImagePullFailed", "image pull failed")],
 )
 def test_c32_c33_a_bad_image_fails_and_may_be_provisioned_again(payload, reason, error):
+    """BC-113"""
     with rig() as mock:
         assert mock.provision(payload=payload) == Accepted()
         (body,) = mock.callbacks(1)

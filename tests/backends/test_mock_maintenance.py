@@ -1,12 +1,14 @@
 """Restart, update, custom domains, history and diagnostics of the mock, without HTTP, on its own clock."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from backends.contract import InsufficientResources, InvalidState, LeaseItem, NotProvisioned, ValidationRefused
 from backends.mock.capacity import Tier
 from backends.mock.driver import Whim
+from backends.mock.records import Diagnosis
 from backends.mock.script import MISSING
 from tests.backends.mock_stage import BETTER, CRASHES, GOOD, NOT_THERE, OTHER, URL, play
 from tests.backends.servers import LEASE, spec, uuid_number
@@ -191,6 +193,22 @@ def test_a_failed_lease_that_is_gone_is_still_explained():
             await stage.mock.provision_info(LEASE)
 
     play(story)
+
+
+def test_kept_data_come_before_an_old_failure():
+    """BC-118: a point read says what can be had back"""
+
+    async def story(stage):
+        await stage.ready(payload=CRASHES)
+        held = stage.mock.shelf.held[LEASE]
+        why = Diagnosis(LEASE, None, stage.mock.clock.now(), 1, held.reason, held.message, logs={})
+        await stage.mock.deprovision(LEASE)
+        stage.mock.shelf.diagnose(why)
+        assert (await stage.row())[0] == "retained"
+        stage.mock.clock.advance(timedelta(days=10))
+        assert (await stage.row())[0] == "failed"
+
+    play(story, retention=timedelta(days=9))
 
 
 def test_c88_a_workload_that_dies_is_reported_to_the_latest_url():

@@ -111,6 +111,7 @@ def test_bc102_a_callback_is_repeated_until_it_is_taken(outboxes):
 
 
 def test_waits_follow_the_schedule():
+    """BC-102, BC-103"""
     box = Outbox(name="m", secret=SECRET)
     assert (tuple(box.quick_waits), box.slow_wait) == ((1.0, 5.0), 30.0)
 
@@ -133,6 +134,7 @@ def test_a_lease_whose_callbacks_fail_holds_up_no_other(outboxes):
 
 
 def test_the_older_schedule_gives_up_after_three_tries_until_the_next_start(outboxes, tmp_path):
+    """BC-103"""
     path = tmp_path / "a.sqlite"
     with peer(lambda _got: answer(500)) as server:
         box = outboxes(schedule=Schedule.V0_13, store=Store(path))
@@ -143,6 +145,18 @@ def test_the_older_schedule_gives_up_after_three_tries_until_the_next_start(outb
         server.script = lambda _got: answer(200)
         again = outboxes(schedule=Schedule.V0_13, store=Store(path))
         wait_until(lambda: again.counts.delivered == 1)
+
+
+def test_what_is_never_taken_is_kept_and_tried_for_ever(outboxes, tmp_path):
+    """BC-103: three quick tries, then again and again"""
+    store = Store(tmp_path / "a.sqlite")
+    with peer(lambda _got: answer(500)) as server:
+        box = outboxes(store=store)
+        report(box, success(), url=server.url)
+        wait_until(lambda: len(server.got) >= 6)
+        assert (box.counts.delivered, box.counts.waiting) == (0, 1)
+        assert store.rows("SELECT count(*) FROM outbox") == [(1,)]
+        assert len({got.body for got in server.got}) == 1
 
 
 def test_the_schedule_once_tries_once(outboxes):

@@ -344,5 +344,6 @@ def test_a_trusted_proxy_is_known_by_its_network():
 
 
 def test_the_first_backend_is_the_default_unless_one_is_marked():
+    """BC-66"""
     assert conf.load_provider(with_backends({}, {"name": "b"})).tree.default_backend.name == BACKEND["name"]
     assert conf.load_provider(with_backends({}, {"name": "b", "default": True})).tree.default_backend.name == "b"

@@ -32,6 +32,7 @@ def refusal(raw, query=b"", *, identity_required=False):
     [
         pytest.param(b'{"a":"' + b"{" * 1000 + b'"}', True, id="LC-63 inside a string nothing counts"),
         pytest.param(b'{"a":"\\"' + b"[" * 1000 + b'"}', True, id="an escaped quote ends no string"),
+        pytest.param(b'{"error":"' + b'\\"{}' * 5000 + b'"}', True, id="BC-87 5000 of them"),
         pytest.param(b'{"a":"\\\\"' + b"[" * 17, False, id="an escaped backslash does not hide the quote"),
         pytest.param(b"[" * 16, True, id="16 levels"),
         pytest.param(b"[" * 17, False, id="LC-63 17 levels"),
@@ -64,7 +65,7 @@ def test_a_backtracking_trap_is_quick():
     ],
 )
 def test_ta94_the_url_says_what_a_callback_is_about(query, selector, id_):
-    """P26"""
+    """P26, BC-97"""
     found = reading(body(operation_id=str(uuid.uuid4()), lifecycle_id="x"), query)
     assert (found.selector, found.selector_id) == (selector, id_ and uuid.UUID(id_))
 
@@ -90,21 +91,25 @@ ONE = "{} must be a single canonical UUIDv4"
     ],
 )
 def test_lc54_ta135_a_bad_id_is_never_read_as_none(kind, value):
+    """BC-83"""
     assert refusal(body(), f"{kind}={value}".encode()) == ONE.format(kind)
 
 
 @pytest.mark.parametrize("kind", ["operation_id", "lifecycle_id"])
 def test_lc54_ta135_an_id_given_twice(kind):
+    """BC-83"""
     assert refusal(body(), f"{kind}={ID}&{kind}={ID}".encode()) == ONE.format(kind)
 
 
 def test_lc54_both_kinds():
+    """BC-83"""
     text = refusal(body(), f"operation_id={ID}&lifecycle_id={ID}".encode())
     assert text == "callback URL must carry exactly one capability kind"
 
 
 @pytest.mark.parametrize("query", [b"%zz", b"a=%2", b"operation_id=%", b"a;b=1"])
 def test_ta135_broken_escapes(query):
+    """BC-83"""
     assert refusal(body(), query) == "callback query is malformed"
 
 
@@ -127,6 +132,7 @@ def test_ta135_broken_escapes(query):
     ],
 )
 def test_lc53_ta92_what_is_wrong_is_said(raw, text):
+    """BC-81, BC-82"""
     assert refusal(raw) == text
 
 
@@ -148,6 +154,7 @@ def test_a_sender_without_identity_may_spell_the_lease_as_it_likes(spelling):
     ],
 )
 def test_lc64_what_can_be_read_two_ways_is_refused_only_from_a_sender_with_identity(raw):
+    """BC-86"""
     assert reading(raw).status == "success"
     assert refusal(raw, identity_required=True) == "invalid request body"
     with_identity = raw[:-1] + b',"backend_storage_id":"%s"}' % STORAGE.encode()
@@ -158,10 +165,12 @@ def test_lc64_what_can_be_read_two_ways_is_refused_only_from_a_sender_with_ident
     "identity", ["x", STORAGE.upper(), str(uuid.UUID(int=0)), "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"]
 )
 def test_a_storage_identity_is_canonical(identity):
+    """BC-86"""
     assert refusal(body(backend_storage_id=identity)) == "invalid request body"
 
 
 def test_a_missing_identity_is_refused_when_every_backend_has_one():
+    """BC-86"""
     assert refusal(body(), identity_required=True) == "invalid request body"
     assert reading(body(backend_storage_id=STORAGE), identity_required=True).storage_id == uuid.UUID(STORAGE)
 
@@ -173,6 +182,7 @@ LIFECYCLE = f"lifecycle_id={ID}".encode()
 @pytest.mark.parametrize(
     ("fields", "query", "text"),
     [
+        ({"extension": {"future": True}}, OPERATION, None),
         ({"retained": True}, OPERATION, "retained requires deprovisioned status"),
         ({"retained": True, "status": "failed"}, LIFECYCLE, "retained requires deprovisioned status"),
         ({"retained": True, "status": "deprovisioned"}, LIFECYCLE, None),
@@ -210,7 +220,7 @@ LIFECYCLE = f"lifecycle_id={ID}".encode()
     ],
 )
 def test_ta135_combinations(fields, query, text):
-    """P25"""
+    """P25, BC-84, BC-85, BC-88"""
     if text is None:
         assert reading(body(**fields), query).lease_uuid == uuid.UUID(LEASE)
     else:

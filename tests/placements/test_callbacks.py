@@ -193,6 +193,7 @@ def test_an_observation_is_merged_while_no_look_has_used_it_and_kept_afterwards(
 
 @pytest.mark.parametrize(("own", "verdict"), [(True, ""), (False, "stale")])
 def test_a_lifecycle_callback_counts_only_with_the_current_id(own, verdict):
+    """BC-95"""
     operation = settled()
     id_ = operation.pk if own else uuid.uuid4()
     callbacks.apply([said("failed", of=operation, selector=Selector.LIFECYCLE, selector_id=id_)])
@@ -201,7 +202,7 @@ def test_a_lifecycle_callback_counts_only_with_the_current_id(own, verdict):
 
 
 def test_a_lifecycle_callback_moves_no_operation():
-    """P24"""
+    """P24, BC-94"""
     operation = OperationFactory()
     PlacementFactory(lease=operation.lease, lifecycle_id=operation.pk)
     callbacks.apply([said("success", of=operation, selector=Selector.LIFECYCLE)])

@@ -38,6 +38,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "fixtures" / "vectors" / "hmac
     ids=lambda entry: f"TA-91 {entry['id']}",
 )
 def test_ta91_the_vectors(entry):
+    """BC-80"""
     verify = entry["verify"]
     path, _, query = verify["request_target"].partition("?")
     body = base64.b64decode(verify["body_base64"])
@@ -113,7 +114,7 @@ def test_ta92_without_any_key():
     ],
 )
 def test_lc53_lc54_ta92_what_is_wrong_is_said_only_after_the_signature(body, query, text):
-    """P25"""
+    """P25, BC-80, BC-81, BC-82, BC-83"""
     answer, kept = run(lambda endpoint: post(endpoint, body, query=query))
     assert (answer.status, answer.json(), kept.batches) == (400, envelope(text, 400), [])
     assert answer.body.endswith(b"}\n")
@@ -142,6 +143,7 @@ def wide(tokens):
     ids=["16 levels", "17 levels", "256 tokens", "257 tokens"],
 )
 def test_lc63_limits_hold_also_for_signed_bodies(body, expected):
+    """BC-87"""
     assert run(lambda endpoint: post(endpoint, body))[0].status == expected
 
 
@@ -153,6 +155,7 @@ def long(length):
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_lc63_ta29_a_body_over_the_cap(length, expected, declared, parts):
+    """BC-87"""
     body = long(length)
     assert len(body) == length
     headers = signed(body) | ({"Content-Length": str(length)} if declared else {})
@@ -228,5 +231,6 @@ def test_a_body_without_identity_when_every_backend_has_one():
 
 
 def test_a_claimed_identity_that_no_backend_has_proved():
+    """BC-86"""
     body = SAID[:-1] + b',"backend_storage_id":"5a0f2d54-7a1c-4e0e-9b57-0f5a3e9c1d22"}'
     assert run(lambda endpoint: post(endpoint, body))[0].status == 401

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from django.db.models.functions import Now
 
@@ -11,6 +13,7 @@ from leases import lanes
 from leases.chain.events import EventType
 from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
+from placements.callback_request import Selector
 from placements.models import Callback, Operation, Placement, Teardown
 from reconciliation.texts import retained_text
 from tests.factories.leases import PayloadFactory
@@ -28,7 +31,7 @@ def provisionings(outcome):
 
 
 def test_success_is_acknowledged_and_told(story):
-    """LC-38"""
+    """LC-38, BC-89"""
     before = provisionings("success")
     uuid = story.made()
     payload = PayloadFactory(lease_id=uuid)
@@ -50,7 +53,7 @@ def test_success_is_acknowledged_and_told(story):
 
 
 def test_an_acknowledgement_that_came_too_late_for_an_active_lease_is_success(story):
-    """LC-40, first half: billing/22, and the chain says ACTIVE"""
+    """BC-90, LC-40, first half: billing/22, and the chain says ACTIVE"""
     uuid = story.made()
     story.report("success", uuid)
     story.look()
@@ -62,7 +65,7 @@ def test_an_acknowledgement_that_came_too_late_for_an_active_lease_is_success(st
 
 
 def test_an_acknowledgement_that_came_too_late_for_an_ended_lease_ends_the_operation(story):
-    """LC-40, second half: the chain says that the lease is over"""
+    """BC-90, LC-40, second half: the chain says that the lease is over"""
     uuid = story.made()
     story.report("success", uuid)
     story.look()
@@ -99,9 +102,10 @@ def test_code_22_of_another_codespace_ends_nothing(story):
     ],
 )
 def test_a_failure_is_rejected_with_the_backends_words_and_told_uncut(story, error, reason, told):
-    """P27, LC-42, LC-43"""
+    """P27, LC-42, LC-43, BC-91, BC-93"""
     before = provisionings("failed")
     uuid = story.made()
+    payload = PayloadFactory(lease_id=uuid)
     story.report("failed", uuid, error=error)
     story.settle()
     assert story.state(uuid) is LeaseState.REJECTED
@@ -109,6 +113,8 @@ def test_a_failure_is_rejected_with_the_backends_words_and_told_uncut(story, err
     assert ("failed", told) in story.events(uuid)
     assert provisionings("failed") == before + 1
     assert story.included("MsgRejectLease", uuid) == 1
+    payload.refresh_from_db()
+    assert payload.delete_after is not None
 
 
 @pytest.mark.parametrize(
@@ -122,13 +128,13 @@ def test_a_failure_is_rejected_with_the_backends_words_and_told_uncut(story, err
     ids=["258 bytes", "256 bytes of two each", "256 bytes", "257 bytes"],
 )
 def test_a_reason_is_cut_between_characters(text, expected):
-    """P30, LC-44"""
+    """P30, LC-44, BC-93"""
     assert cut_reason(text) == expected
     assert len(expected.encode()) <= 256
 
 
 def test_a_failure_of_an_active_lease_is_told_and_changes_nothing_on_chain(story):
-    """P27, LC-45"""
+    """P27, LC-45, BC-92"""
     uuid = story.made()
     payload = PayloadFactory(lease_id=uuid)
     story.chain.ack_leases([str(uuid)])
@@ -147,7 +153,7 @@ def test_a_failure_of_an_active_lease_is_told_and_changes_nothing_on_chain(story
 
 
 def test_a_failure_finishes_nothing_while_the_lease_cannot_be_read(story):
-    """LC-46"""
+    """LC-46, BC-90"""
     uuid = story.made()
     story.report("failed", uuid)
     with story.chain.fault("grpc_error", where=LEASE_READS, code="UNAVAILABLE", text="away"):
@@ -224,8 +230,41 @@ def test_a_removal_is_told_only_with_how_to_get_the_data_back(story, retained, e
         assert story.row(uuid).phase == ("retained" if retained else "ended")
 
 
+def test_a_removal_is_told_once_however_often_it_is_reported(story):
+    """BC-96: on the URL that outlives the operation, after everything is over here"""
+    uuid = story.activated()
+    id_ = Placement.objects.get(lease_id=uuid).lifecycle_id
+    story.close(uuid)
+    story.settle()
+    told = story.events(uuid)
+    for _ in range(3):
+        deliver("deprovisioned", uuid, None, selector=Selector.LIFECYCLE, selector_id=id_, retained=True)
+        story.settle()
+        assert story.events(uuid) == [*told, ("retained", retained_text(uuid))]
+    for status in ("success", "failed"):
+        deliver(status, uuid, None, selector=Selector.LIFECYCLE, selector_id=id_)
+    story.settle()
+    assert story.events(uuid) == [*told, ("retained", retained_text(uuid))]
+    assert not Callback.objects.filter(applied_at=None).exists()
+    assert story.row(uuid).phase == "retained"
+
+
+def test_what_died_meanwhile_is_told_and_the_open_operation_goes_on(story):
+    """BC-94: reported on the URL of what ran before"""
+    uuid, before = story.made(), uuid4()
+    Placement.objects.filter(lease_id=uuid).update(lifecycle_id=before, status="confirmed")
+    deliver("failed", uuid, None, selector=Selector.LIFECYCLE, selector_id=before, error="it died")
+    story.look()
+    assert ("failed", "it died") in story.events(uuid)
+    assert (story.operation(uuid).state, story.operation(uuid).settled_at) == ("accepted", None)
+    assert story.wishes(uuid) == {}
+    story.report("success", uuid)
+    story.settle()
+    assert story.state(uuid) is LeaseState.ACTIVE
+
+
 def test_a_removal_of_what_is_being_made_ends_the_operation_and_no_chain_hears_of_it(story):
-    """LC-52"""
+    """LC-52, BC-84"""
     before = provisionings("error")
     uuid = story.made()
     first = story.operation(uuid)
@@ -265,7 +304,7 @@ def test_only_the_operation_that_is_open_can_succeed(story):
 
 
 def test_the_same_callback_five_times_at_once_is_one_row_and_one_acknowledgement(story, run_in_threads):
-    """P22, LC-59"""
+    """P22, LC-59, BC-89"""
     uuid = story.made()
     operation = story.operation(uuid)
     run_in_threads(5, lambda: deliver("success", uuid, operation))
@@ -276,7 +315,7 @@ def test_the_same_callback_five_times_at_once_is_one_row_and_one_acknowledgement
 
 
 def test_a_callback_before_the_acceptance_was_read_counts_and_the_acceptance_changes_nothing(story):
-    """P21, LC-60"""
+    """P21, LC-60, BC-100"""
     backend = story.backends["b1"]
     answer = Hang()
     backend.script["provision"].append(answer)
@@ -296,7 +335,7 @@ def test_a_callback_before_the_acceptance_was_read_counts_and_the_acceptance_cha
 
 
 def test_a_callback_that_is_committed_needs_nobody_to_say_so(story, monkeypatch):
-    """LC-61: its process dies right after the commit; the clock finds the lease"""
+    """LC-61, BC-98: its process dies right after the commit; the clock finds the lease"""
     from fred.tasks import LOOK, hint
     from reconciliation.tick import hint_overdue
 

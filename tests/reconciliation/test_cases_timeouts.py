@@ -27,7 +27,7 @@ def test_within_the_limit_nothing_happens(story):
 
 
 def test_past_the_limit_the_lease_is_rejected_told_and_torn_down(story):
-    """P31, LC-74, second half"""
+    """P31, BC-101, LC-74, second half"""
     timeouts = counted(metrics.CALLBACK_TIMEOUTS)
     errors = counted(metrics.PROVISIONINGS, outcome="error", backend="b1", operation="provision")
     uuid = story.made()
@@ -53,6 +53,19 @@ def test_past_the_limit_a_backend_that_has_it_ready_is_believed(story):
     assert story.state(uuid) is LeaseState.ACTIVE
     assert story.events(uuid)[-1] == ("ready", "")
     assert story.included("MsgRejectLease", uuid) == 0
+
+
+def test_a_lost_callback_is_made_up_for_by_a_list_long_before_the_limit(story):
+    """BC-101"""
+    uuid = story.made()
+    story.lists("b1", {"lease_uuid": uuid, "status": "ready"})
+    story.lists("b2")
+    age(story.operation(uuid), 130)
+    story.sweep()
+    story.settle()
+    assert story.state(uuid) is LeaseState.ACTIVE
+    assert story.events(uuid)[-1] == ("ready", "")
+    assert story.included("MsgAcknowledgeLease", uuid) == 1
 
 
 def test_an_active_lease_past_the_limit_is_left_to_the_inventories(story):
