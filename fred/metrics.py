@@ -264,6 +264,10 @@ CALLBACK_AUTH_FAILURES = _preset(
 CALLBACK_KEYS = Counter("fred_api_callback_signature_key_total", "Verified callbacks by key", ("backend", "slot"))
 API_EVENTS_DROPPED = Counter("fred_api_events_dropped_total", "Live events a slow subscriber missed")
 TOKEN_REPLAYS = Counter("fred_api_token_replays_total", "Tenant tokens that came a second time")
+IDEMPOTENCY = _preset(
+    Counter("fred_api_idempotency_total", "Requests named by an Idempotency-Key", ("outcome",)),
+    ("claimed", "replayed", "mismatch", "in_progress", "taken_over", "conflict"),
+)
 
 MAINTENANCE_LEGACY_KEYS = Counter(
     "fred_api_maintenance_legacy_key_total", "Restarts and updates taken without a key while keys are required"

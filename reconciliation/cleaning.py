@@ -16,6 +16,8 @@ CHUNK = 5000
 MAX_CHUNKS = 200
 """A run deletes at most a million rows of a table; the next goes on."""
 STUBS_FOR = timedelta(days=7)
+MOST_REQUESTS = 1_000_000
+"""Rows of tenants' requests, and of their keys, that are kept at most, however young; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def kept() -> Iterator[Kept]:
         history,
     )
     yield Kept("leases_payload", "id", "r.delete_after < now() - %s", timedelta())
+    yield Kept("tenants_api_tenantrequest", "id", "r.at < now() - %s", history)
     # A stub that never became a lease of ours, and that nothing refers to.
     yield Kept(
         "leases_lease",
@@ -104,6 +107,28 @@ def spent_tokens() -> int:
             [CHUNK * 10],
         )
         return int(cursor.rowcount)
+
+
+def request_rows() -> int:
+    """Delete keys of requests whose answers are no longer kept, and what there is too much of."""
+    gone = 0
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            DELETE FROM tenants_api_idempotencykey WHERE id IN (
+                SELECT id FROM tenants_api_idempotencykey WHERE expires_at < now() LIMIT %s FOR UPDATE SKIP LOCKED)
+            """,
+            [CHUNK * 10],
+        )
+        gone += cursor.rowcount
+        for table in ("tenants_api_idempotencykey", "tenants_api_tenantrequest"):
+            cursor.execute(
+                f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table}"  # noqa: S608 - constants of this module
+                f" WHERE id <= (SELECT max(id) FROM {table}) - %s ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)",
+                [MOST_REQUESTS, CHUNK * 10],
+            )
+            gone += cursor.rowcount
+    return int(gone)
 
 
 def _delete(one: Kept) -> int:

@@ -16,6 +16,7 @@ from reconciliation.sweep import sweep
 JOBS: Mapping[str, Job] = {
     "sweep": Job(partial(sweep, take_over=True), lambda: settings.FRED.reconciliation_interval, timedelta(minutes=10)),
     "spent-tokens": Job(cleaning.spent_tokens, lambda: timedelta(minutes=1), timedelta(minutes=1)),
+    "request-rows": Job(cleaning.request_rows, lambda: timedelta(minutes=1), timedelta(minutes=1)),
     "row-retention": Job(cleaning.old_rows, lambda: timedelta(days=1), timedelta(minutes=30)),
 }
 

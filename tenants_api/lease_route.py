@@ -1,15 +1,21 @@
-"""Views of the lease routes: whoever is let in gets the route's answer, every ApiError becomes the error body."""
+"""Views of the API: whoever is let in gets the route's answer, every ApiError becomes the error body."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from typing import Final
+from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
-from tenants_api.admission import Admitted, Kind, admit
-from tenants_api.errors import ApiError
+from tenants_api import audits
+from tenants_api.admission import Admitted, Kind, admit, check_method
+from tenants_api.errors import ApiError, request_id_of
+
+OPERATION: Final = "fred.operation_id"
+"""Key in a request's META for what its audit row names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +23,15 @@ class Call(Admitted):
     """A request that was let in."""
 
     request: HttpRequest
+
+    @property
+    def name(self) -> str:
+        """The route's own segment of the path."""
+        return self.request.path.rpartition("/")[2]
+
+    def note(self, operation_id: UUID) -> None:
+        """Say which operation this request makes or asks about, for the audit."""
+        self.request.META[OPERATION] = operation_id
 
     def body(self, *, otherwise: str) -> bytes:
         """The whole body; 400 with the text `otherwise` when it is over the cap, was cut or came too slowly."""
@@ -33,6 +48,7 @@ class Call(Admitted):
 
 Route = Callable[[Call], HttpResponse]
 View = Callable[[HttpRequest, str], HttpResponse]
+OpenView = Callable[[HttpRequest], HttpResponse]
 
 
 def lease_route(
@@ -48,6 +64,12 @@ def lease_route(
     """
 
     def decorate(route: Route) -> View:
+        def answer(call: Call) -> HttpResponse:
+            try:
+                return route(call)
+            except ApiError as error:
+                return error.response(call.request)
+
         @wraps(route)
         def view(request: HttpRequest, lease_uuid: str) -> HttpResponse:
             try:
@@ -60,7 +82,43 @@ def lease_route(
                     expects=method,
                     early=early and (lambda: early(request)),
                 )
-                return route(Call(admitted.token, admitted.path, admitted.lease_uuid, request))
+            except ApiError as error:
+                return error.response(request)
+            call = Call(admitted.token, admitted.path, admitted.lease_uuid, request)
+            return _audited(call, answer) if method == "POST" else answer(call)
+
+        return view
+
+    return decorate
+
+
+def _audited(call: Call, route: Route) -> HttpResponse:
+    """Answer a request that may change something, and store what it was told."""
+    status = 500  # of whatever else is raised
+    try:
+        response = route(call)
+        status = response.status_code
+        return response
+    finally:
+        audits.record(
+            tenant=call.token.tenant,
+            lease_uuid=call.lease_uuid,
+            route=call.name,
+            status=status,
+            request_id=request_id_of(call.request),
+            operation_id=call.request.META.get(OPERATION),
+        )
+
+
+def open_route(method: str) -> Callable[[OpenView], OpenView]:
+    """Make a view of a route that anybody may call with this method."""
+
+    def decorate(route: OpenView) -> OpenView:
+        @wraps(route)
+        def view(request: HttpRequest) -> HttpResponse:
+            try:
+                check_method(request.method or "", method)
+                return route(request)
             except ApiError as error:
                 return error.response(request)
 

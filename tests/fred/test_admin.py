@@ -16,7 +16,7 @@ from leases.models import ChainAction, ChainEvent, ChainTx, Signer, StatusEvent
 from leases.status import LeaseState
 from placements.models import Callback, Operation, Placement, Provision, Retention, Teardown
 from reconciliation.models import DecisionRecord, OperatorAction, Sweep, SweepBackend
-from tenants_api.models import UsedToken
+from tenants_api.models import IdempotencyKey, TenantRequest, UsedToken
 from tests.factories.leases import ChainCursorFactory, LeaseFactory, PayloadFactory
 from tests.factories.placements import CommandFactory, OperationFactory, PlacementFactory
 
@@ -74,6 +74,17 @@ def rows():
     PeriodicTask.objects.create(name="sweep")
     Group.objects.create(name="operators")
     UsedToken.objects.create(key="a+b/c==", expires_at=NOW)
+    IdempotencyKey.objects.create(
+        tenant="manifest1tenant",
+        method="POST",
+        path=f"/v1/leases/{lease.pk}/data",
+        key="k1",
+        request_sha256=bytes(32),
+        operation_id=operation.pk,
+        claim_expires_at=NOW,
+        expires_at=NOW,
+    )
+    TenantRequest.objects.create(tenant="manifest1tenant", lease_uuid=lease.pk, route="data", status=202)
     return lease
 
 

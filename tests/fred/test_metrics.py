@@ -19,6 +19,7 @@ EXPECTED = {
     "fred_api_callback_auth_failures": ("reason",),
     "fred_api_callback_signature_key": ("backend", "slot"),
     "fred_api_events_dropped": (),
+    "fred_api_idempotency": ("outcome",),
     "fred_api_non_in_flight_callbacks": ("backend", "status"),
     "fred_api_rate_limit_rejections": ("limiter",),
     "fred_api_request_duration_seconds": ("method", "path", "status"),
