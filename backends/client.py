@@ -5,10 +5,11 @@ answers with those of `backends.outcomes`, both offered here too. `BackendClient
 answer. Silence, errors and unreadable answers are `Unknown`; only an exact 404 is `Absent`.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -62,7 +63,7 @@ from backends.requests import (
     stats_request,
 )
 from fred import metrics
-from fred.http import ErrorKind, HttpError, Request, Response, fetch
+from fred.http import ErrorKind, HttpError, Request, Response, fetch, fetch_each
 
 __all__ = [
     "Accepted",
@@ -78,10 +79,12 @@ __all__ = [
     "Health",
     "NotSent",
     "Outcome",
+    "Pending",
     "ProvisionOutcome",
     "Pulse",
     "RefusalKind",
     "Refused",
+    "ask_each",
     "classify_deprovision",
     "classify_provision",
     "count_malformed",
@@ -142,6 +145,10 @@ class BackendClient:
 
     def provision_info(self, lease_uuid: UUID) -> ProvisionInfo | Absent | Unknown:
         """The point read of a lease. An answer about another lease is no answer."""
+        return self._ended(self.begin_provision_info(lease_uuid))
+
+    def begin_provision_info(self, lease_uuid: UUID) -> "Pending[ProvisionInfo] | Unknown":
+        """The same, to be sent with `ask_each`."""
 
         def decode(body: bytes) -> ProvisionInfo:
             row = _decode(body, wire.Row)
@@ -149,7 +156,7 @@ class BackendClient:
                 raise ValueError("answer is about another lease")
             return wire.to_provision(row)
 
-        return self._read("get_provision", lambda: provision_info_request(self.target, lease_uuid), decode)
+        return self._begin("get_provision", lambda: provision_info_request(self.target, lease_uuid), decode)
 
     def logs(self, lease_uuid: UUID, *, tail: int = 100) -> dict[str, str] | Absent | Unknown:
         """The last lines of each instance."""
@@ -177,6 +184,11 @@ class BackendClient:
 
         Raises ValueError for another number of leases.
         """
+        found = self._ended(self.begin_lookup(leases))
+        return () if isinstance(found, Absent) else found
+
+    def begin_lookup(self, leases: Collection[UUID]) -> "Pending[tuple[ProvisionInfo, ...]] | Unknown":
+        """The same, to be sent with `ask_each`; `Absent` stands for none of them."""
         wanted = frozenset(leases)
         lookup_request(self.target, wanted)
 
@@ -186,8 +198,7 @@ class BackendClient:
                 raise ValueError("answer has leases nobody asked for")
             return tuple(wire.to_provision(row) for row in rows)
 
-        found = self._read("lookup_provisions", lambda: lookup_request(self.target, wanted), decode)
-        return () if isinstance(found, Absent) else found
+        return self._begin("lookup_provisions", lambda: lookup_request(self.target, wanted), decode)
 
     def provisions(self) -> ProvisionList:
         """Everything live at this backend, complete. Raises `BackendUnavailable`; a part is never returned."""
@@ -226,35 +237,37 @@ class BackendClient:
     def _read(
         self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
     ) -> _T | Absent | Unknown:
-        started = monotonic()
-        found = self._attempt(operation, build, decode)
-        self._count(operation, "error" if isinstance(found, Absent | Unknown) else "success", since=started)
-        return found
+        return self._ended(self._begin(operation, build, decode))
 
-    def _attempt(
+    def _begin(
         self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
-    ) -> _T | Absent | Unknown:
-        if self.target.shut:
-            return Unknown(self.target.shut)
+    ) -> "Pending[_T] | Unknown":
+        started = monotonic()
+        refused = self.target.shut
         ticket, request = None, build()
         if self.limit is not None and self.limit < request.timeout:
             request = replace(request, timeout=self.limit)
-        if self.gate is not None:
+        if not refused and self.gate is not None:
             ticket = self.gate.enter(limit=request.timeout)
-            if ticket is None:
-                return Unknown(BREAKER_OPEN)
-        pulse = Pulse.NEUTRAL
+            refused = BREAKER_OPEN if ticket is None else ""
+        if refused:
+            self._count(operation, "error", since=started)
+            return Unknown(refused)
+        return Pending(self, operation, request, decode, ticket, started)
+
+    def _ended(self, begun: "Pending[_T] | Unknown") -> _T | Absent | Unknown:
+        if isinstance(begun, Unknown):
+            return begun
+        response = None
         try:
-            found, pulse = self._exchange(operation, request, decode)
+            response = self.fetch(begun.request)
         finally:
-            if self.gate is not None and ticket is not None:
-                self.gate.record(ticket, pulse=pulse)
+            found = begun.end(response)
         return found
 
-    def _exchange(
-        self, operation: str, request: Request, decode: Callable[[bytes], _T]
+    def _judge(
+        self, operation: str, request: Request, response: Response, decode: Callable[[bytes], _T]
     ) -> tuple[_T | Absent | Unknown, Pulse]:
-        response = self.fetch(request)
         if response.error is not None:
             pulse = Pulse.NEUTRAL if self._gave_up_early(request, response.error) else Pulse.FAILURE
             return Unknown(envelope.clean(f"{operation} request failed: {response.error.message}")), pulse
@@ -295,9 +308,8 @@ class BackendClient:
     def _pages(self, operation: str, path: str, kind: type[_Page]) -> Iterator[_Page]:
         token = ""
         for _ in range(MAX_PAGES):
-            page, _pulse = self._exchange(
-                operation, page_request(self.target, path, token=token), lambda body: _decode(body, kind)
-            )
+            request = page_request(self.target, path, token=token)
+            page, _pulse = self._judge(operation, request, self.fetch(request), lambda body: _decode(body, kind))
             if isinstance(page, Absent):
                 raise BackendUnavailable(f"{operation} failed with status 404")
             if isinstance(page, Unknown):
@@ -310,6 +322,52 @@ class BackendClient:
                 raise BackendUnavailable(f"{operation}: backend returned non-advancing continue token {following!r}")
             token = following
         raise BackendUnavailable(f"{operation}: more than {MAX_PAGES} pages")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Generic[_T]):
+    """A read that was let through: its request, and what the response to it comes to. `end` it exactly once."""
+
+    client: BackendClient
+    operation: str
+    request: Request
+    decode: Callable[[bytes], _T]
+    ticket: int | None
+    started: float
+
+    def end(self, response: Response | None) -> _T | Absent | Unknown:
+        """Read the response and tell the breaker; None: it was given up, which says nothing about the backend."""
+        found: _T | Absent | Unknown = Unknown(f"{self.operation} was given up")
+        pulse = Pulse.NEUTRAL
+        client = self.client
+        try:
+            if response is not None:
+                found, pulse = client._judge(self.operation, self.request, response, self.decode)  # noqa: SLF001
+        finally:
+            if client.gate is not None and self.ticket is not None:
+                client.gate.record(self.ticket, pulse=pulse)
+        status = "error" if isinstance(found, Absent | Unknown) else "success"
+        client._count(self.operation, status, since=self.started)  # noqa: SLF001
+        return found
+
+
+def ask_each(begun: Mapping[str, Pending[_T] | Unknown]) -> Generator[tuple[str, _T | Absent | Unknown]]:
+    """Send these reads at once; yield the name and the result of each as soon as it is known.
+
+    Whoever stops listening gives up the others: they are broken off.
+    """
+    waiting = {name: one for name, one in begun.items() if isinstance(one, Pending)}
+    try:
+        for name, one in begun.items():
+            if isinstance(one, Unknown):
+                yield name, one
+        with closing(fetch_each([replace(one.request, tag=name) for name, one in waiting.items()])) as responses:
+            for response in responses:
+                name = str(response.tag)
+                yield name, waiting.pop(name).end(response)
+    finally:
+        for one in waiting.values():
+            one.end(None)
 
 
 def count_malformed(backend: BackendTarget, operation: str, *, why: str, body: bytes) -> None:

@@ -120,8 +120,12 @@ def provision_info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: obj
 
 def logs_request(backend: BackendTarget, lease_uuid: UUID, *, tail: int, tag: object = None) -> Request:
     """`GET /logs/<lease>?tail=<lines>`."""
-    cap = LOG_BODY_BYTES_V0_13 if backend.dialect is Dialect.V0_13 else LOG_BODY_BYTES
-    return request(backend, f"/logs/{lease_uuid}?tail={tail}", max_body=cap, tag=tag)
+    return request(backend, f"/logs/{lease_uuid}?tail={tail}", max_body=log_body_bytes(backend), tag=tag)
+
+
+def log_body_bytes(backend: BackendTarget) -> int:
+    """The most that an answer with logs of this backend may have."""
+    return LOG_BODY_BYTES_V0_13 if backend.dialect is Dialect.V0_13 else LOG_BODY_BYTES
 
 
 def lookup_request(backend: BackendTarget, leases: Iterable[UUID], *, tag: object = None) -> Request:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -28,6 +28,10 @@ _TIMED_OUT: Final = b'{"error":"request timeout","code":503}'
 _UNDECIDED: Final = b'{"error":"internal server error","code":500}\n'
 
 log = structlog.get_logger(__name__)
+
+
+SENT: Final = "fred.sent"
+"""Scope key of a list: what a view puts there is called once its answer was written, or can't be any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +83,31 @@ class ThreadedDjango(BaseHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         body, whole = await self._read(receive)
+        scope[SENT] = []
         pool = self._reserved.get(scope["path"], self._pool)
         future = pool.submit(self._respond, scope, body)
-        waiting = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait([waiting], timeout=self._limits.answer_s)
-        if done:
-            answer = waiting.result()
-        else:
-            # The view goes on; what a write has done by now nobody knows, unless it never got a thread.
-            nothing_done = future.cancel() or scope["method"] in _READ_ONLY
-            answer = _error(503, _TIMED_OUT) if nothing_done else _error(500, _UNDECIDED)
-            log.warning(
-                "api.request_timeout", method=scope["method"], path=scope["path"], started=not future.cancelled()
-            )
-        headers = answer.headers if whole else [*answer.headers, (b"connection", b"close")]
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        try:
+            answer = await self._outcome(scope, future)
+            headers = answer.headers if whole else [*answer.headers, (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answer.body})
+        finally:
+            future.add_done_callback(lambda _: _call_all(scope[SENT]))
 
     def close(self) -> None:
         """Take no more requests; those that have a thread end in their own time."""
         for pool in (self._pool, *self._reserved.values()):
             pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _outcome(self, scope: Scope, future: Future[Answer]) -> Answer:
+        waiting = asyncio.wrap_future(future)
+        done, _ = await asyncio.wait([waiting], timeout=self._limits.answer_s)
+        if done:
+            return waiting.result()
+        # The view goes on; what a write has done by now nobody knows, unless it never got a thread.
+        nothing_done = future.cancel() or scope["method"] in _READ_ONLY
+        log.warning("api.request_timeout", method=scope["method"], path=scope["path"], started=not future.cancelled())
+        return _error(503, _TIMED_OUT) if nothing_done else _error(500, _UNDECIDED)
 
     def _go_straight_to_the_view(self) -> None:
         """What `load_middleware` would do for an empty list; the setting itself serves the admin site's checks."""
@@ -149,6 +157,11 @@ class ThreadedDjango(BaseHandler):
             return Answer(status, headers, content)
         finally:
             response.close()
+
+
+def _call_all(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
 
 
 def template_of(route: str) -> str:

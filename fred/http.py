@@ -1,4 +1,4 @@
-"""Outgoing HTTP/1.1: many requests from one thread (`Multi`), or one that waits (`fetch`).
+"""Outgoing HTTP/1.1: many requests from one thread (`Multi`), one or a few that it waits for (`fetch`, `fetch_each`).
 
 What the callers rely on:
 
@@ -15,13 +15,24 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 
 import pycurl
 
 from fred.curl import ERROR_BODY_BYTES, MEBIBYTE, ErrorKind, HttpError, Request, Response, Tls, Transfer
 
-__all__ = ["ERROR_BODY_BYTES", "MEBIBYTE", "ErrorKind", "HttpError", "Multi", "Request", "Response", "Tls", "fetch"]
+__all__ = [
+    "ERROR_BODY_BYTES",
+    "MEBIBYTE",
+    "ErrorKind",
+    "HttpError",
+    "Multi",
+    "Request",
+    "Response",
+    "Tls",
+    "fetch",
+    "fetch_each",
+]
 
 
 def _invalid(request: Request, error: ValueError) -> Response:
@@ -179,16 +190,27 @@ class Multi:
         self._timer_at = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
 
 
+class _ThreadsOwn:
+    """The loop of one thread, closed when the thread ends."""
+
+    def __init__(self) -> None:
+        self.multi = Multi(kept_connections=32)
+
+    def __del__(self) -> None:
+        self.multi.close()
+
+
 _local = threading.local()
 _inherited: list[object] = []
 
 
 def _leave_to_parent() -> None:
     """After a fork: handles of the parent are kept, unused, for closing one could end the parent's TLS connections."""
-    transfer = getattr(_local, "transfer", None)
-    if transfer is not None:
-        _inherited.append(transfer)
-        del _local.transfer
+    for name in ("transfer", "loop"):
+        held = getattr(_local, name, None)
+        if held is not None:
+            _inherited.append(held)
+            delattr(_local, name)
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
@@ -212,3 +234,22 @@ def fetch(request: Request) -> Response:
         code, *message = error.args
         return transfer.finish(code=int(code), message=str(message[0]) if message else "")
     return transfer.finish()
+
+
+def fetch_each(requests: Sequence[Request]) -> Generator[Response]:
+    """Send some requests at once and yield each response as soon as it is there, known by its request's tag.
+
+    Whoever stops listening breaks off what still runs. Each thread keeps a loop, and with it its connections.
+    """
+    own = getattr(_local, "loop", None)
+    if own is None:
+        own = _local.loop = _ThreadsOwn()
+    multi = own.multi
+    for request in requests:
+        multi.submit(request)
+    try:
+        while multi.pending:
+            yield from multi.poll(1.0)
+    finally:
+        multi.break_off(lambda _: True, reason="its answer is no longer wanted")
+        multi.poll(0.0)

@@ -14,7 +14,7 @@ from django.conf import settings
 from fred.decoding import DecodeError, decode_uuid
 from leases.status import LeaseState
 from tenants_api import auth, lease_reads, throttles
-from tenants_api.errors import ApiError, forbidden, unauthorized
+from tenants_api.errors import ApiError, forbidden, lease_not_found, unauthorized
 from tenants_api.lease_reads import LeaseFacts
 from tenants_api.tokens import TenantToken
 
@@ -50,7 +50,7 @@ class Admitted:
         """The same; 404 if the chain has none."""
         facts = self.lease()
         if facts is None:
-            raise ApiError(404, "lease not found", error_code="lease_not_found")
+            raise lease_not_found()
         return facts
 
     def active_lease(self) -> LeaseFacts:

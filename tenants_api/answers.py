@@ -1,6 +1,7 @@
 """The bodies of the tenant API, from facts. Fields stand in the order that clients know. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,10 +26,17 @@ def present(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
+def status_word(found: ProvisionInfo) -> str:
+    """The backend's word for the state of a provision, also one that we don't know."""
+    return found.said or found.status
+
+
 def provision_fields(found: ProvisionInfo) -> dict[str, Any]:
     """What `status` and `provision` both tell of a provision, after its status and number of failures."""
     is_retained = found.status is ProvisionStatus.RETAINED
-    fields = present({"reason": found.reason, "message": found.message})
+    budget = None if is_retained else found.terminal_budget
+    fields: dict[str, Any] = {} if budget is None else {"terminal_budget": asdict(budget)}
+    fields |= present({"reason": found.reason, "message": found.message})
     if is_retained:
         fields |= present(
             {

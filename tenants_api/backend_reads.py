@@ -1,18 +1,19 @@
 """Asking backends on behalf of a tenant: whom to ask, and what their answers come to."""
 
-from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 
 from backends import targets
-from backends.client import BackendClient
-from backends.contract import Absent, LeaseInfo, ProvisionInfo, Unknown
+from backends.client import BackendClient, ask_each
+from backends.contract import Absent, LeaseInfo, ProvisionInfo, ProvisionStatus, Unknown
+from backends.releases import ReleaseInfo
 from backends.requests import BackendTarget
 from fred import breaker
 from placements.models import Placement
@@ -21,19 +22,41 @@ from tenants_api.lease_reads import LeaseFacts
 
 DEADLINE_S: Final = 5.0
 """Time for all backends together; a request as a whole has 12 s."""
-_PARALLEL: Final = 32
-UNRESOLVED: Final = "it is not settled which backend holds the lease"
+HEAD_START_S: Final = 2.0
+"""How long the placed backend is asked alone; it is asked again with the others when it took longer."""
+LOST_TEXT: Final = "the backend storage holding this lease was irrecoverably lost"
+
+_T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved(Unknown):
+    """Nobody who was asked has the lease, but it is not settled who should."""
+
+    reason: str = "it is not settled which backend holds the lease"
+
+
+def is_lost(facts: LeaseFacts) -> bool:
+    """Whether the lease's backend was retired with its storage gone for good: our record answers, nobody is asked."""
+    return facts.placement == Placement.Status.LOST
+
+
+def refuse_lost(facts: LeaseFacts) -> None:
+    """Raise the 410 of a lease whose storage is lost."""
+    if is_lost(facts):
+        raise ApiError(410, LOST_TEXT, reason="backend_storage_lost")
 
 
 def owner(facts: LeaseFacts) -> BackendTarget:
     """The one backend that may answer for a lease.
 
-    The placed one; without a placement the first that serves the lease's first SKU, else the default. Raises 503 when
-    the placed one is not configured or fenced, or when it is not settled which one it is: another one never answers
-    for data it does not hold.
+    The placed one; without a placement the first that serves the lease's first SKU, else the default. Raises 410 for a
+    lost lease, and 503 when the placed one is not configured or fenced, or when it is not settled which one it is:
+    another one never answers for data it does not hold.
     """
+    refuse_lost(facts)
     if facts.placement:
         target = targets.target(facts.backend) if _is_settled(facts) else None
     else:
@@ -45,33 +68,48 @@ def owner(facts: LeaseFacts) -> BackendTarget:
 
 def info(target: BackendTarget, lease_uuid: UUID) -> LeaseInfo | Absent | Unknown:
     """Ask one backend how a lease is reached."""
-    found = _client(target).info(lease_uuid)
-    if isinstance(found, Unknown):
-        log.warning("backend.no_info", backend=target.name, lease_uuid=str(lease_uuid), reason=found.reason)
-    return found
+    return _told(target, lease_uuid, client(target).info(lease_uuid))
+
+
+def releases(target: BackendTarget, lease_uuid: UUID) -> tuple[ReleaseInfo, ...] | Absent | Unknown:
+    """Ask one backend for a lease's releases, oldest first."""
+    return _told(target, lease_uuid, client(target).releases(lease_uuid))
+
+
+def logs(target: BackendTarget, lease_uuid: UUID, *, tail: int, seconds: float) -> dict[str, str] | Absent | Unknown:
+    """Ask one backend for the last lines of a lease's instances."""
+    return _told(target, lease_uuid, client(target, seconds).logs(lease_uuid, tail=tail))
 
 
 def provision_of(facts: LeaseFacts) -> ProvisionInfo | Absent | Unknown:
-    """Find the provision of a lease: at its placed backend, else at any that may have it.
+    """Find the provision of a lease: at its placed backend, else at any that may have it, all within 5 s.
 
-    A hit ends the search. Without one the first error counts, and also an owner that could not be asked; only if
-    everybody who might hold it said no it is Absent.
+    A hit ends the search. Without one the first error of the search counts, then that of the placed backend; only if
+    everybody who might hold it said no it is Absent. While the owner is fenced, or nobody has it and it is not settled
+    who should, it is Unresolved.
     """
+    began = monotonic()
     placed = targets.target(facts.backend) if facts.backend else None
-    unresolved = bool(facts.placement) and (placed is None or placed.fenced or not _is_settled(facts))
+    fenced = placed is not None and placed.fenced
+    others = {name: one for name, one in _candidates(facts).items() if placed is None or name != placed.name}
     doubt: Unknown | None = None
-    if placed is not None and not placed.fenced:
-        found = _ask(placed, facts.uuid, DEADLINE_S)
+    if placed is not None and not fenced:
+        found = _ask(placed, facts.uuid, HEAD_START_S if others else DEADLINE_S)
         if isinstance(found, ProvisionInfo):
             return found
-        doubt = found if isinstance(found, Unknown) else None
-    serving = _serving(facts.sku) or targets.configured().keys()
-    rest = [one for name, one in targets.configured().items() if name in serving and name != facts.backend]
-    found = search(rest, facts.uuid)
+        if isinstance(found, Unknown):
+            doubt = found
+            if others and monotonic() - began >= HEAD_START_S:
+                others[placed.name] = placed
+    found = search(others.values(), facts.uuid, seconds=DEADLINE_S - (monotonic() - began))
+    if isinstance(found, ProvisionInfo):
+        return found
+    if fenced:
+        return Unresolved()
     if isinstance(found, Absent) and doubt is not None:
         return doubt
-    if isinstance(found, Absent) and unresolved:
-        return Unknown(UNRESOLVED)
+    if isinstance(found, Absent) and facts.placement and (placed is None or not _is_settled(facts)):
+        return Unresolved()
     return found
 
 
@@ -80,49 +118,60 @@ def retained_by(tenant: str, lease_uuid: UUID) -> ProvisionInfo | None:
 
     Anything else, a failing backend too, is None: nothing can be told apart from an unknown lease.
     """
-    found = search(targets.configured().values(), lease_uuid)
-    if isinstance(found, ProvisionInfo) and found.status == "retained" and found.tenant == tenant:
-        return found
-    return None
+
+    def is_theirs(found: ProvisionInfo) -> bool:
+        return found.status is ProvisionStatus.RETAINED and bool(found.tenant) and found.tenant == tenant
+
+    found = search(targets.configured().values(), lease_uuid, seconds=DEADLINE_S, wanted=is_theirs)
+    return found if isinstance(found, ProvisionInfo) else None
 
 
-def search(asked: Iterable[BackendTarget], lease_uuid: UUID) -> ProvisionInfo | Absent | Unknown:
-    """Ask these backends for a lease's provision, all at once and 5 s at the longest; fenced ones are passed over.
+def search(
+    asked: Iterable[BackendTarget],
+    lease_uuid: UUID,
+    *,
+    seconds: float,
+    wanted: Callable[[ProvisionInfo], bool] = lambda _: True,
+) -> ProvisionInfo | Absent | Unknown:
+    """Ask these backends for a lease's provision, all at once; fenced ones are passed over.
 
-    The first hit is the answer; without one an error is, and Absent only if all said no.
+    The first hit that is wanted is the answer; without one an error is, and Absent only if all said no.
     """
-    asked = [target for target in asked if not target.fenced]
-    if len(asked) == 1:
-        return _ask(asked[0], lease_uuid, DEADLINE_S)
+    clients = {one.name: (one, client(one, max(0.1, seconds))) for one in asked if not one.fenced}
     doubt: Unknown | None = None
-    deadline = monotonic() + DEADLINE_S
-    pending: set[Future[ProvisionInfo | Absent | Unknown]] = {
-        _threads().submit(_ask, target, lease_uuid, DEADLINE_S) for target in asked
-    }
-    while pending:
-        done, pending = wait(pending, timeout=max(0.0, deadline - monotonic()), return_when=FIRST_COMPLETED)
-        if not done:
-            for future in pending:
-                future.cancel()
-            return Unknown("no answer in time")
-        for future in done:
-            found = future.result()
-            if isinstance(found, ProvisionInfo):
+    begun = {name: reader.begin_provision_info(lease_uuid) for name, (_, reader) in clients.items()}
+    answers = ask_each(begun)
+    with closing(answers):
+        for name, found in answers:
+            _told(clients[name][0], lease_uuid, found)
+            if isinstance(found, ProvisionInfo) and wanted(found):
                 return found
             if isinstance(found, Unknown) and doubt is None:
                 doubt = found
     return doubt or Absent()
 
 
+def client(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendClient:
+    """Reads from one backend through its breaker, each waiting so long at most."""
+    return BackendClient(target, breaker.of(target.name), limit=seconds)
+
+
 def _ask(target: BackendTarget, lease_uuid: UUID, seconds: float) -> ProvisionInfo | Absent | Unknown:
-    found = _client(target, seconds).provision_info(lease_uuid)
+    return _told(target, lease_uuid, client(target, seconds).provision_info(lease_uuid))
+
+
+def _told(target: BackendTarget, lease_uuid: UUID, found: _T) -> _T:
     if isinstance(found, Unknown):
-        log.warning("backend.no_provision", backend=target.name, lease_uuid=str(lease_uuid), reason=found.reason)
+        log.warning("backend.no_answer", backend=target.name, lease_uuid=str(lease_uuid), reason=found.reason)
     return found
 
 
-def _client(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendClient:
-    return BackendClient(target, breaker.of(target.name), limit=seconds)
+def _candidates(facts: LeaseFacts) -> dict[str, BackendTarget]:
+    """Who may hold the lease: who is named for it, then all that serve its SKU, or everybody if none does."""
+    named = [facts.attempted, *facts.conflicting]
+    serving = _serving(facts.sku) or targets.configured().keys()
+    found = {name: targets.target(name) for name in (*named, *serving) if name}
+    return {name: target for name, target in found.items() if target is not None}
 
 
 def _is_settled(facts: LeaseFacts) -> bool:
@@ -135,8 +184,3 @@ def _is_settled(facts: LeaseFacts) -> bool:
 def _serving(sku: str) -> list[str]:
     """Names of the configured backends that list this SKU, in their order."""
     return [backend.name for backend in settings.FRED.backends if any(str(own) == sku for own in backend.skus)]
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_PARALLEL, thread_name_prefix="backend-reads")

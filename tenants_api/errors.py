@@ -8,8 +8,10 @@ from typing import Any, Final
 import orjson
 from django.http import HttpRequest, HttpResponse
 
-REQUEST_ID: Final = "fred.request_id"
-"""Scope key under which the edge leaves the id of the request."""
+from fred import request_ids
+
+REQUEST_ID: Final = request_ids.REQUEST_ID
+
 PROBLEM: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 1
 """What a caller is told to wait after a 503 of ours."""
@@ -44,7 +46,7 @@ class ApiError(Exception):
 
     ``reason`` is a third member of the body that few answers have. ``error_code`` is the stable name for those who ask
     for problem details; a reason is its own name. A 503 tells callers when to come back, unless it was ``relayed``:
-    then it is the word of a backend.
+    then it is the word of a backend. Few bodies end without a ``line_feed``.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ApiError(Exception):
         error_code: str = "",
         headers: Mapping[str, str] | None = None,
         relayed: bool = False,
+        line_feed: bool = True,
     ) -> None:
         super().__init__(f"{status} {text}")
         self.status = status
@@ -63,6 +66,7 @@ class ApiError(Exception):
         self.reason = reason
         self.error_code = reason or error_code or _CODES.get(status, "internal")
         self.headers = dict(headers or {})
+        self.options = orjson.OPT_APPEND_NEWLINE if line_feed else 0
         if status == 503 and not relayed:
             self.headers.setdefault("Retry-After", str(RETRY_AFTER_S))
 
@@ -78,7 +82,7 @@ class ApiError(Exception):
         if wants_problem(accept):
             kind = PROBLEM
             body |= self._problem(request_id)
-        content = orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE)
+        content = orjson.dumps(body, option=self.options)
         return Rendered(self.status, {"Content-Type": kind, **self.headers}, content)
 
     def response(self, request: HttpRequest) -> HttpResponse:
@@ -143,6 +147,11 @@ def unauthorized() -> ApiError:
 def forbidden() -> ApiError:
     """The lease is another tenant's, or another provider's."""
     return ApiError(403, "forbidden")
+
+
+def lease_not_found() -> ApiError:
+    """The chain has no such lease, or it is not the caller's to know."""
+    return ApiError(404, "lease not found", error_code="lease_not_found")
 
 
 def internal() -> ApiError:

@@ -1,5 +1,6 @@
 """What a tenant's request needs to know of a lease: one statement, and one exact chain read when that is too old."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString
 from uuid import UUID
@@ -29,7 +30,11 @@ sources = Sources()
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """A lease as stored, with what hangs on it. ``is_known``: read at least once, and no news is newer."""
+    """A lease as stored, with what hangs on it. ``is_known``: read at least once, and no news is newer.
+
+    ``backend`` is that of its placement, ``attempted`` that of its open operation, ``conflicting`` those that a
+    placement in conflict names.
+    """
 
     uuid: UUID
     tenant: str
@@ -43,6 +48,8 @@ class LeaseFacts:
     attempt_is_open: bool
     placement: str
     backend: str
+    attempted: str
+    conflicting: Sequence[str]
 
     @property
     def payload_received(self) -> bool:
@@ -61,7 +68,7 @@ _LOAD: Final = """
            EXISTS (SELECT FROM leases_payload AS y
                     WHERE y.lease_uuid = l.uuid AND y.state = 'current' AND y.delete_after IS NULL),
            o.id IS NOT NULL, COALESCE(o.state IN ('reserved', 'in_doubt', 'accepted'), FALSE),
-           COALESCE(p.status, ''), COALESCE(p.backend, '')
+           COALESCE(p.status, ''), COALESCE(p.backend, ''), COALESCE(o.backend, ''), COALESCE(p.candidates, '{}')
       FROM leases_lease AS l
       LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
       LEFT JOIN placements_operation AS o ON o.lease_uuid = l.uuid AND o.settled_at IS NULL

@@ -3,10 +3,16 @@
 from django.urls import path
 
 from tenants_api import views
+from tenants_api.logs import logs
+from tenants_api.releases import releases
+from tenants_api.workloads import workloads
 
 urlpatterns = [
     path("v1/leases/<str:lease_uuid>/connection", views.connection),
     path("v1/leases/<str:lease_uuid>/status", views.status),
     path("v1/leases/<str:lease_uuid>/provision", views.provision),
+    path("v1/leases/<str:lease_uuid>/logs", logs),
+    path("v1/leases/<str:lease_uuid>/releases", releases),
     path("v1/leases/<str:lease_uuid>/data", views.data),
+    path("workloads", workloads),
 ]

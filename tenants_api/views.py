@@ -2,12 +2,12 @@
 
 from django.http import HttpResponse
 
-from backends.contract import Absent, ProvisionInfo, Unknown
+from backends.contract import Absent, ProvisionInfo, ProvisionStatus, Reason, Unknown
 from fred import metrics
 from leases import payloads
 from leases.status import LeaseState
 from tenants_api import answers, backend_reads
-from tenants_api.errors import ApiError, answer, empty, internal, unauthorized, unavailable
+from tenants_api.errors import ApiError, answer, empty, internal, lease_not_found, unauthorized, unavailable
 from tenants_api.lease_route import Call, lease_route
 
 
@@ -15,14 +15,15 @@ from tenants_api.lease_route import Call, lease_route
 def status(call: Call) -> HttpResponse:
     """What the chain says of a lease, what was done for it, and what a backend says, if one does."""
     facts = call.lease()
-    found: ProvisionInfo | Absent | Unknown | None
+    found: ProvisionInfo | Absent | Unknown | None = None
     if facts is None:
         found = backend_reads.retained_by(call.token.tenant, call.lease_uuid)
         if found is None:
-            raise ApiError(404, "lease not found", error_code="lease_not_found")
+            raise lease_not_found()
         state, meta_hash = int(LeaseState.UNSPECIFIED), b""
     else:
-        found = backend_reads.provision_of(facts)
+        if not backend_reads.is_lost(facts):
+            found = backend_reads.provision_of(facts)
         state, meta_hash = facts.state, facts.meta_hash
     body = {
         **call.head,
@@ -33,8 +34,14 @@ def status(call: Call) -> HttpResponse:
         "provisioning_started": facts is not None and facts.is_in_flight,
     }
     if isinstance(found, ProvisionInfo):
-        body |= answers.present({"provision_status": found.status, "fail_count": found.fail_count})
+        body |= answers.present({"provision_status": answers.status_word(found), "fail_count": found.fail_count})
         body |= answers.provision_fields(found)
+    elif found is None:
+        body |= {
+            "provision_status": ProvisionStatus.FAILED,
+            "reason": Reason.BACKEND_STORAGE_LOST,
+            "message": backend_reads.LOST_TEXT,
+        }
     return answer(body)
 
 
@@ -43,14 +50,16 @@ def provision(call: Call) -> HttpResponse:
     """What a backend says of a lease."""
     facts = call.lease()
     if facts is None:
-        found = backend_reads.retained_by(call.token.tenant, call.lease_uuid)
-        if found is None:
-            raise ApiError(404, "lease not found", error_code="lease_not_found")
+        retained = backend_reads.retained_by(call.token.tenant, call.lease_uuid)
+        if retained is None:
+            raise lease_not_found()
+        found = retained
     else:
+        backend_reads.refuse_lost(facts)
         match backend_reads.provision_of(facts):
             case Absent():
                 raise ApiError(404, "provision not found", error_code="not_provisioned")
-            case Unknown(reason=backend_reads.UNRESOLVED):
+            case backend_reads.Unresolved():
                 raise unavailable("backend_unresolvable")
             case Unknown():
                 raise internal()
@@ -59,7 +68,7 @@ def provision(call: Call) -> HttpResponse:
     return answer(
         {
             **call.head,
-            "status": found.status,
+            "status": answers.status_word(found),
             "fail_count": found.fail_count,
             **answers.provision_fields(found),
         }

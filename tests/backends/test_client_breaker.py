@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from backends.client import BackendClient
+from backends.client import BREAKER_OPEN, BackendClient, ask_each
 from backends.contract import BackendUnavailable, Busy, Dialect, Unknown
 from tests.backends.client_reads import Listening, Refusing, read
 from tests.backends.servers import LEASE, peer, says, target
@@ -92,3 +92,31 @@ def test_health_of_a_silent_backend():
     """P18"""
     found, _ = read(lambda _got: None, "health")
     assert found.error.startswith("health check failed: ")
+
+
+def test_reads_at_once_are_told_as_they_end_and_the_given_up_ones_say_nothing_of_their_backend():
+    held, gates = threading.Event(), {name: Listening() for name in ("fast", "slow", "failing")}
+    with (
+        peer(says(200, {"lease_uuid": str(LEASE), "status": "ready"})) as fast,
+        peer(lambda got: held.wait(5) and None) as slow,
+        peer(says(500)) as failing,
+    ):
+        clients = {
+            name: BackendClient(target(server.url), gates[name])
+            for name, server in (("fast", fast), ("slow", slow), ("failing", failing))
+        }
+        found = ask_each({name: client.begin_provision_info(LEASE) for name, client in clients.items()})
+        two = dict([next(found), next(found)])
+        found.close()
+        held.set()
+    assert (two["fast"].status, isinstance(two["failing"], Unknown)) == ("ready", True)
+    assert {name: gate.pulses for name, gate in gates.items()} == {
+        "fast": ["success"],
+        "failing": ["failure"],
+        "slow": ["neutral"],
+    }
+
+
+def test_a_read_that_is_not_let_through_is_told_without_a_request():
+    client = BackendClient(target("http://127.0.0.1:1"), Refusing())
+    assert dict(ask_each({"one": client.begin_lookup([LEASE])})) == {"one": Unknown(BREAKER_OPEN)}

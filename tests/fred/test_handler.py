@@ -9,7 +9,7 @@ import pytest
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import path
 
-from fred.handler import Limits, ThreadedDjango, template_of
+from fred.handler import SENT, Limits, ThreadedDjango, template_of
 from tests.asgi import request
 from tests.waiting import wait_until
 
@@ -41,7 +41,15 @@ def crash(request: HttpRequest) -> HttpResponse:
     raise RuntimeError("never shown")
 
 
-urlpatterns = [path("echo", echo), path("hang", hang), path("crash", crash)]
+def held(request: HttpRequest) -> HttpResponse:
+    request.scope[SENT].append(lambda: sent.append("later"))
+    if request.GET:
+        release.wait(10)
+    return HttpResponse("held")
+
+
+sent: list[str] = []
+urlpatterns = [path("echo", echo), path("hang", hang), path("crash", crash), path("held", held)]
 handler500 = "fred.views.server_error"
 pytestmark = pytest.mark.urls(__name__)
 
@@ -50,6 +58,7 @@ pytestmark = pytest.mark.urls(__name__)
 def django_app():
     release.clear()
     hanging_threads.clear()
+    sent.clear()
     app = ThreadedDjango(
         Limits(body_bytes=10, read_s=5.0, answer_s=0.2), threads=2, reserved={"/echo": 1}, middleware=False
     )
@@ -108,6 +117,25 @@ def test_a_reserved_path_answers_while_all_threads_hang(django_app):
         return answer
 
     assert asyncio.run(crowd()).status == 200
+
+
+def test_what_a_view_holds_is_let_go_once_its_answer_is_written(django_app):
+    async def send(message):
+        sent.append(message["type"])
+
+    async def receive():
+        return {"type": "http.request"}
+
+    scope = {"type": "http", "method": "GET", "path": "/held", "query_string": b"", "headers": []}
+    asyncio.run(django_app(scope, receive, send))
+    assert sent == ["http.response.start", "http.response.body", "later"]
+
+
+def test_what_a_late_view_holds_is_let_go_when_it_ends(django_app):
+    assert asyncio.run(request(django_app, "GET", "/held", query="slow=1")).status == 503
+    assert sent == []
+    release.set()
+    wait_until(lambda: sent == ["later"])
 
 
 def test_an_exception_stays_inside(django_app):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fred.http import ERROR_BODY_BYTES, ErrorKind, Multi, Request, fetch
+from fred.http import ERROR_BODY_BYTES, ErrorKind, Multi, Request, fetch, fetch_each
 from tests.backends.servers import Peer, answer, peer, says
 from tests.waiting import wait_until
 
@@ -154,6 +154,31 @@ def test_what_is_broken_off_stays_unknown_and_the_rest_goes_on(multi):
         found = []
         wait_until(lambda: found.extend(multi.poll(0.05)) or found)
         assert [(one.tag, one.status) for one in found] == [("kept", 200)]
+
+
+def test_some_requests_at_once_are_answered_as_they_end():
+    held = threading.Event()
+    with peer(lambda got: (got.target == "/fast" or held.wait(5)) and answer(200)) as server:
+        responses = fetch_each([Request(f"{server.url}/{name}", tag=name) for name in ("slow", "fast")])
+        assert next(responses).tag == "fast"
+        held.set()
+        assert [one.tag for one in responses] == ["slow"]
+
+
+def test_whoever_stops_listening_breaks_off_the_rest_and_the_thread_may_ask_again():
+    held = threading.Event()
+    with peer(lambda got: (got.target == "/fast" or held.wait(5)) and answer(200)) as server:
+        responses = fetch_each([Request(f"{server.url}/{name}", tag=name) for name in ("slow", "fast")])
+        assert next(responses).tag == "fast"
+        responses.close()
+        assert [one.tag for one in fetch_each([Request(f"{server.url}/fast", tag="again")])] == ["again"]
+        held.set()
+
+
+def test_a_request_that_cannot_be_built_is_an_answer_among_the_others():
+    with peer() as server:
+        found = list(fetch_each([Request("http://[", tag="bad"), Request(server.url, tag="good")]))
+    assert {one.tag: one.error and one.error.kind for one in found} == {"bad": ErrorKind.INVALID, "good": None}
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

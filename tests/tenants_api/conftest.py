@@ -5,6 +5,7 @@ Models are imported inside the fixtures: this file is read before Django is set 
 
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -49,7 +50,10 @@ class TableChain:
 
 
 class ScriptedBackend:
-    """A backend on loopback that answers by path; unknown paths are 404. ``calls`` is what it was asked."""
+    """A backend on loopback that answers by path; unknown paths are 404. ``calls`` is what it was asked.
+
+    An answer is a status and a body, or a function that returns them, in a thread of its own.
+    """
 
     def __init__(self, name):
         self.name, self.answers, self.calls = name, {}, []
@@ -60,11 +64,13 @@ class ScriptedBackend:
 
             def do_GET(self):
                 outer.calls.append(self.path)
-                status, body = outer.answers.get(self.path, (404, b"{}"))
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                answer = outer.answers.get(self.path, (404, b"{}"))
+                status, body = answer() if callable(answer) else answer
+                with suppress(OSError):  # whoever asked may have given up
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, *_):
                 pass
