@@ -39,7 +39,7 @@ class Malformed:
 
 def clean(text: str) -> str:
     """Make foreign text storable: PostgreSQL takes no NUL, UTF-8 no lone surrogates."""
-    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode(errors="replace").decode().replace("\0", "")
 
 
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

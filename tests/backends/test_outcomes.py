@@ -114,7 +114,7 @@ def test_an_envelope_at_the_size_limit_is_read():
 
 def test_texts_of_an_envelope_can_always_be_stored():
     found = envelope.read(b'{"error":"a\\u0000b\\ud800c"}', dialect=NEW)
-    assert found == Envelope("a\N{REPLACEMENT CHARACTER}b?c")
+    assert found == Envelope("ab?c")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"error":"lease already provisioned"}', FULL])
