@@ -90,6 +90,13 @@ def test_a_signature_outside_the_group_is_refused(r_s):
         tokens.access_token(text, prefix="manifest", now=1790000005)
 
 
+@pytest.mark.parametrize("meta_hash", [5, None, ["x"], {"a": 1}, True, "zz"])
+def test_an_access_token_may_carry_a_meta_hash_of_any_type(meta_hash):
+    fields = json.loads(vector("acc-01")["token_json"]) | {"meta_hash": meta_hash}
+    text = base64.b64encode(json.dumps(fields).encode()).decode()
+    assert tokens.access_token(text, prefix="manifest", now=1790000005).meta_hash is None
+
+
 @given(timestamp=st.integers(-(2**63), 2**63 - 1))
 def test_no_timestamp_breaks_the_check(timestamp):
     text = tokens.mint(ALICE_KEY, tenant=ALICE, lease_uuid=LEASE, timestamp=timestamp)
