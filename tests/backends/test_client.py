@@ -123,7 +123,7 @@ def test_bc35_odd_values_of_a_row_are_read_as_the_contract_says():
     info, _ = read(says(200, body), "provision_info", LEASE)
     assert (info.status, info.reason, info.retained_until) == (ProvisionStatus.UNKNOWN, "Foo", None)
     assert info.created_at == datetime(2026, 3, 2, 9, 15, 0, 123456, tzinfo=UTC)
-    assert (info.provider_uuid, info.message, info.items) == (None, "a\N{REPLACEMENT CHARACTER}b", ())
+    assert (info.provider_uuid, info.message, info.items) == (None, "ab", ())
 
 
 def test_a_failed_row_without_a_reason_says_unknown():
