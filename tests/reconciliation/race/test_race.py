@@ -62,7 +62,7 @@ class Workers:
             [sys.executable, "-m", "tests.reconciliation.race.worker", "sweep"],
             env=self.environment,
             check=True,
-            timeout=60,
+            timeout=180,
         )
 
     def are_up(self) -> bool:
@@ -194,7 +194,7 @@ def test_many_workers_never_act_twice_nor_on_old_facts_and_leave_no_lease_behind
     unborn, born = list(uuids), []
     pause = threading.Event()
     stalled: list[tuple[float, subprocess.Popen[bytes]]] = []
-    wait_until(workers.are_up, timeout=60, message="the workers to start")
+    wait_until(workers.are_up, timeout=180, message="the workers to start")
     began = time.monotonic()
     next_stall, next_kill = began + 1, began + 2
     while (now := time.monotonic()) < began + BURSTS_FOR_S or unborn:
@@ -218,7 +218,7 @@ def test_many_workers_never_act_twice_nor_on_old_facts_and_leave_no_lease_behind
         pause.wait(choose.uniform(0.02, 0.15))
     for _, worker in stalled:
         _continue(worker)
-    wait_until(workers.are_up, timeout=60, message="the workers to start again")
+    wait_until(workers.are_up, timeout=180, message="the workers to start again")
     ended = time.monotonic()
 
     def settled() -> bool:
