@@ -1,14 +1,20 @@
 """The tenant routes that stand: who calls, which lease, then one answer. Everything else is in the modules beside."""
 
+from hmac import compare_digest
+from typing import Final
+
 from django.http import HttpResponse
 
 from backends.contract import Absent, ProvisionInfo, ProvisionStatus, Reason, Unknown
 from fred import metrics
 from leases import payloads
 from leases.status import LeaseState
-from tenants_api import answers, backend_reads
+from tenants_api import answers, backend_reads, idempotency
 from tenants_api.errors import ApiError, answer, empty, internal, lease_not_found, unauthorized, unavailable
+from tenants_api.idempotency import Attempt
 from tenants_api.lease_route import Call, lease_route
+
+UNREADABLE: Final = "failed to read request body"
 
 
 @lease_route("GET")
@@ -91,23 +97,29 @@ def connection(call: Call) -> HttpResponse:
 @lease_route("POST", kind="payload")
 def data(call: Call) -> HttpResponse:
     """Take the payload that a PENDING lease announced by its hash; the first upload wins."""
+    return idempotency.answered(call, lambda attempt: _take(call, attempt), otherwise=UNREADABLE)
+
+
+def _take(call: Call, attempt: Attempt) -> HttpResponse:
     facts = call.known_lease()
     if facts.state != LeaseState.PENDING:
         raise ApiError(404, "lease not pending", error_code="lease_not_pending")
     if not facts.meta_hash:
         raise ApiError(400, "lease does not expect payload", error_code="payload_not_expected")
-    if call.token.meta_hash != facts.meta_hash:
+    if call.token.meta_hash is None or not compare_digest(call.token.meta_hash, facts.meta_hash):
         metrics.PAYLOAD_UPLOADS.labels(outcome="invalid_auth").inc()
         raise unauthorized()
-    body = call.body(otherwise="failed to read request body")
+    body = call.body(otherwise=UNREADABLE)
     if not body:
         raise ApiError(400, "payload is empty", error_code="payload_empty")
+    taken = empty(202)
     try:
-        is_first = payloads.store(call.lease_uuid, body, expected=facts.meta_hash)
+        is_first = payloads.store(call.lease_uuid, body, expected=facts.meta_hash, within=lambda: attempt.keep(taken))
     except payloads.HashMismatch:
         metrics.PAYLOAD_UPLOADS.labels(outcome="hash_mismatch").inc()
         raise ApiError(400, "payload hash does not match meta_hash", error_code="payload_hash_mismatch") from None
     except payloads.NotStored:
+        attempt.is_kept = False  # it was rolled back with the payload
         metrics.PAYLOAD_UPLOADS.labels(outcome="error").inc()
         raise internal() from None
     if not is_first:
@@ -115,4 +127,4 @@ def data(call: Call) -> HttpResponse:
         raise ApiError(409, "payload already received", error_code="payload_exists")
     metrics.PAYLOAD_UPLOADS.labels(outcome="success").inc()
     metrics.PAYLOAD_BYTES.observe(len(body))
-    return empty(202)
+    return taken

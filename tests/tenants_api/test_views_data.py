@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+import time
 
 import pytest
 from django.db import OperationalError, connection, connections, transaction
@@ -10,6 +11,7 @@ from fred import metrics
 from leases import payloads, sql
 from leases.models import Lease, Payload
 from leases.status import LeaseState
+from tenants_api.models import IdempotencyKey
 from tests.tenants_api.calls import bearer, envelope
 from tests.tenants_api.vectors import LEASE, VECTORS
 
@@ -27,10 +29,11 @@ def pending(lease):
 
 @pytest.fixture
 def upload(ask):
-    """`upload(body)`: send it with a fresh payload token."""
+    """`upload(body)`: send it with a fresh payload token, perhaps under a key."""
 
-    def send(body=BODY, **fields):
-        return ask("data", headers=bearer(**{"meta_hash": DIGEST.hex(), **fields}), body=body)
+    def send(body=BODY, key=None, **fields):
+        named = {} if key is None else {"Idempotency-Key": key}
+        return ask("data", headers={**bearer(**{"meta_hash": DIGEST.hex(), **fields}), **named}, body=body)
 
     return send
 
@@ -103,8 +106,9 @@ def test_lc22_a_hash_of_another_length_is_met_by_no_upload(length, upload, pendi
     assert not Payload.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_ta61_ta62_when_the_commit_fails_nothing_is_there_and_a_later_upload_succeeds(upload, pending):
+@pytest.fixture
+def fails():
+    """No payload can be committed, until the function is called."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -113,15 +117,60 @@ def test_ta61_ta62_when_the_commit_fails_nothing_is_there_and_a_later_upload_suc
                 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fails();
             """
         )
-    try:
-        found = upload()
-        assert (found.status, found.body) == (500, envelope("internal server error", 500))
-        assert not Payload.objects.exists()
-        assert Lease.objects.get().epoch == 0
-    finally:
+
+    def mend():
         with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER fails ON leases_payload; DROP FUNCTION fails()")
+            cursor.execute("DROP TRIGGER IF EXISTS fails ON leases_payload; DROP FUNCTION IF EXISTS fails()")
+
+    yield mend
+    mend()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ta61_ta62_when_the_commit_fails_nothing_is_there_and_a_later_upload_succeeds(upload, pending, fails):
+    found = upload()
+    assert (found.status, found.body) == (500, envelope("internal server error", 500))
+    assert not Payload.objects.exists()
+    assert Lease.objects.get().epoch == 0
+    fails()
     assert upload().status == 202
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_named_upload_whose_commit_fails_runs_again(upload, pending, fails):
+    assert upload(key="k1").status == 500
+    assert not IdempotencyKey.objects.exists()
+    fails()
+    assert "Idempotency-Replayed" not in upload(key="k1").headers
+
+
+def test_a_named_upload_is_answered_alike_ever_after(upload, pending):
+    first, again = upload(key="k1"), upload(key="k1", timestamp=int(time.time()) - 1)
+    assert (first.status, again.status, again.raw) == (202, 202, b"")
+    assert "Idempotency-Replayed" not in first.headers
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.headers["Content-Length"] == "0"
+    assert upload(key="k2").body == envelope("payload already received", 409)
+    assert Lease.objects.get().epoch == 1
+
+
+def test_the_answer_of_a_name_outlives_the_state_of_its_lease(upload, pending):
+    upload(key="k1")
+    Lease.objects.update(chain_state=LeaseState.ACTIVE)
+    assert (upload(key="k1").status, upload(key="k2").status) == (202, 404)
+
+
+def test_a_name_of_another_upload_is_refused(upload, pending):
+    upload(key="k1")
+    other = upload(BODY + b" ", key="k1")
+    assert (other.status, other.body) == (422, envelope("idempotency key was used with a different request", 422))
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256])
+def test_ta109_a_bad_name(key, upload, pending):
+    found = upload(key=key)
+    assert (found.status, found.body) == (400, envelope("invalid idempotency key", 400))
+    assert not Payload.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
