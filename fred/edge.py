@@ -1,6 +1,7 @@
-"""What every HTTP answer passes on its way out, whoever makes it: CORS, security headers, the access log, metrics.
+"""What every request passes on its way in and every answer on its way out, whoever makes it.
 
-One ASGI application around the others, in one pass over each message.
+Outermost first: ids of the request, CORS, security headers, the limit of its client's address, access log and metrics,
+the form of its path. One ASGI application around the others, one pass over the headers, one over each message.
 """
 
 from __future__ import annotations
@@ -9,189 +10,186 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
-from prometheus_client import Counter, Histogram
+import structlog
 
-from fred import logs, metrics
+from fred import request_ids
+from fred.access import ROUTE, UNMATCHED, Records
+from fred.address_limit import HEALTH, OVER_LIMIT, TOO_MANY, AddressLimit
+from fred.clients import CLIENT_IP, client_ip
+from fred.cors import Cors
+from fred.envelope import SECURITY_HEADERS, Headers, envelope, headers_of
+from fred.request_ids import REQUEST_ID, TRACEPARENT
+
+__all__ = ["ROUTE", "SECURITY_HEADERS", "UNMATCHED", "App", "Edge", "Receive", "Scope", "Send", "plain_error"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
+ErrorBody = Callable[[Scope, int, str, str], tuple[bytes, bytes]]
+"""Makes media type and body of an error from scope, status, text and the stable name for problem details."""
 
-ROUTE: Final = "fred.route"
-"""Scope key under which a handler leaves the template of the route that it took."""
-UNMATCHED: Final = "unmatched"
-SECURITY_HEADERS: Final[Headers] = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"x-xss-protection", b"1; mode=block"),
-    (b"cache-control", b"no-store"),
-]
-METHODS: Final = (b"GET", b"POST")
-REQUEST_HEADERS: Final = frozenset(
-    {b"authorization", b"content-type", b"idempotency-key", b"last-event-id", b"x-request-id", b"traceparent"}
-)
-EXPOSED_HEADERS: Final = b"Retry-After, X-Request-ID, Idempotency-Replayed"
-PREFLIGHT_MAX_AGE_S: Final = b"600"
-_PREFLIGHT_VARY: Final = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
-_KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start"})
+
+log = structlog.get_logger(__name__)
+
+
+def plain_error(_scope: Scope, status: int, text: str, _name: str) -> tuple[bytes, bytes]:
+    """The envelope, whatever the caller would like better."""
+    return b"application/json", envelope(status, text)
 
 
 class Edge:
-    """The outermost ASGI application of HTTP; other kinds of connections pass untouched."""
+    """The outermost ASGI application of HTTP and WebSockets; other kinds of connections pass untouched."""
 
-    def __init__(self, app: App, *, cors_origins: Sequence[str], secures: bool = True) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        cors_origins: Sequence[str],
+        secures: bool = True,
+        limit: AddressLimit | None = None,
+        trusts: Callable[[str], bool] = lambda _: False,
+        error_body: ErrorBody = plain_error,
+    ) -> None:
         """`cors_origins` as configured: empty means no CORS at all, `*` means every origin.
 
-        `secures` False leaves the security headers to the application.
+        `secures` False leaves the security headers to the application. `trusts` says of an address whether it is a
+        proxy of ours, whose forwarding headers count.
         """
         self._app = app
         self._security = SECURITY_HEADERS if secures else []
         self._cors = Cors(cors_origins) if cors_origins else None
+        self._limit = limit
+        self._trusts = trusts
+        self._error_body = error_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection."""
-        if scope["type"] != "http":
+        if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        asked = Asked(scope) if self._cors else None
-        if self._cors and asked and asked.is_preflight:
-            await send({"type": "http.response.start", "status": 204, "headers": self._cors.preflight(asked)})
+        asked = _Asked(scope)
+        ids = _identify(scope, asked)
+        scope[CLIENT_IP] = client_ip(scope, self._trusts)
+        method: str = scope.get("method", "GET")
+        if self._cors is not None and method == "OPTIONS" and asked.wanted_method:
+            allowed = self._cors.preflight(asked.origin, method=asked.wanted_method, headers=asked.wanted_headers)
+            await send({"type": "http.response.start", "status": 204, "headers": [*allowed, *ids]})
             await send({"type": "http.response.body", "body": b""})
             return
-        extra = [*self._cors.simple(asked), *self._security] if self._cors and asked else self._security
-        await self._observed(scope, receive, send, extra)
+        cors = self._cors.simple(asked.origin, method=method) if self._cors is not None else []
+        answer = _Answer(send, [*cors, *self._security, *ids], ids)
+        if self._limit is not None and not await self._limit.admits(scope, scope[CLIENT_IP]):
+            if scope["path"] != HEALTH or method not in {"GET", "HEAD"}:
+                await self._refuse(scope, answer, 429, TOO_MANY, "rate_limited_ip", self._limit.retry_after_s)
+                return
+            scope[OVER_LIMIT] = True
+        await self._observed(scope, receive, answer)
 
-    async def _observed(self, scope: Scope, receive: Receive, send: Send, extra: Headers) -> None:
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        if self._limit is not None:
+            await self._limit.close()
+
+    async def _observed(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         started = time.perf_counter()
-        status = 0
-
-        async def send_on(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *extra]
-            await send(message)
-
         scope[ROUTE] = UNMATCHED
         try:
-            await self._app(scope, receive, send_on)
+            path = canonical_path(scope["path"], scope.get("raw_path") or b"")
+            if path is None:
+                await self._refuse(scope, answer, 404, "not found", "not_found")
+                return
+            scope["path"] = path
+            structlog.contextvars.bind_contextvars(request_id=scope[REQUEST_ID])
+            await self._app(scope, receive, answer.send)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if answer.status or isinstance(error, OSError):  # too late, or nobody is there any more
+                raise
+            log.exception("api.failed")
+            await self._refuse(scope, answer, 500, "internal server error", "internal")
         finally:
-            _records.add(scope, status or 500, time.perf_counter() - started)
+            _records.add(scope, answer.status or 500, time.perf_counter() - started)
+
+    async def _refuse(
+        self, scope: Scope, answer: _Answer, status: int, text: str, name: str, retry_after_s: int | None = None
+    ) -> None:
+        kind, body = self._error_body(scope, status, text, name)
+        extra = [] if retry_after_s is None else [(b"retry-after", str(retry_after_s).encode())]
+        headers = [(b"content-type", kind), *headers_of(status, body, extra)[1:]]
+        prefix = "http" if scope["type"] == "http" else "websocket.http"
+        await answer.send({"type": f"{prefix}.response.start", "status": status, "headers": headers})
+        await answer.send({"type": f"{prefix}.response.body", "body": body})
 
 
-class Asked:
-    """What a request says about its origin."""
+class _Answer:
+    """Adds headers to the start of an answer and remembers its status; 101 for an accepted WebSocket."""
 
-    __slots__ = ("headers", "is_preflight", "method", "origin", "wanted_headers", "wanted_method")
+    __slots__ = ("_ids", "_own", "_send", "status")
+
+    def __init__(self, send: Send, own: Headers, ids: Headers) -> None:
+        self._send = send
+        self._own = own
+        self._ids = ids
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] in _STARTS:
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *self._own]
+        elif message["type"] == "websocket.accept":
+            self.status = 101
+            message["headers"] = [*message.get("headers", ()), *self._ids]
+        await self._send(message)
+
+
+class _Asked:
+    """The headers that matter here."""
+
+    __slots__ = ("origin", "request_ids", "traceparents", "wanted_headers", "wanted_method")
 
     def __init__(self, scope: Scope) -> None:
-        """Read the headers once."""
-        self.method: str = scope["method"]
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.origin = self.headers.get(b"origin", b"")
-        self.wanted_method = self.headers.get(b"access-control-request-method", b"")
-        self.wanted_headers = self.headers.get(b"access-control-request-headers", b"")
-        self.is_preflight = self.method == "OPTIONS" and bool(self.wanted_method)
+        self.origin = self.wanted_method = self.wanted_headers = b""
+        self.request_ids: list[bytes] = []
+        self.traceparents: list[bytes] = []
+        for name, value in scope["headers"]:
+            if name == b"origin":
+                self.origin = value
+            elif name == b"x-request-id":
+                self.request_ids.append(value)
+            elif name == b"traceparent":
+                self.traceparents.append(value)
+            elif name == b"access-control-request-method":
+                self.wanted_method = value
+            elif name == b"access-control-request-headers":
+                self.wanted_headers = value
 
 
-class Cors:
-    """Which origins a browser may show our answers to."""
+def canonical_path(path: str, raw: bytes) -> str | None:
+    """The decoded path that routes are matched by; None when no route can have it.
 
-    def __init__(self, origins: Sequence[str]) -> None:
-        """`*` alone allows all; one `*` inside an origin stands for any text there; case does not matter."""
-        lowered = [origin.lower().encode() for origin in origins]
-        self._all = b"*" in lowered
-        self._exact = frozenset(origin for origin in lowered if b"*" not in origin)
-        self._patterns = [origin.partition(b"*")[::2] for origin in lowered if b"*" in origin and origin != b"*"]
-
-    def allows(self, origin: bytes) -> bool:
-        """Whether this `Origin` header is one of the configured."""
-        lowered = origin.lower()
-        if not lowered:
-            return False
-        return (
-            self._all
-            or lowered in self._exact
-            or any(
-                len(lowered) >= len(before) + len(after) and lowered.startswith(before) and lowered.endswith(after)
-                for before, after in self._patterns
-            )
-        )
-
-    def preflight(self, asked: Asked) -> Headers:
-        """Headers of the 204 to a preflight; the permissions only when all that was asked for is allowed."""
-        headers: Headers = [(b"vary", _PREFLIGHT_VARY)]
-        wanted = [name.strip() for name in asked.wanted_headers.split(b",") if name.strip()]
-        if (
-            not self.allows(asked.origin)
-            or asked.wanted_method not in METHODS
-            or not REQUEST_HEADERS.issuperset(wanted)
-        ):
-            return headers
-        headers += [
-            (b"access-control-allow-origin", self._echo(asked.origin)),
-            (b"access-control-allow-methods", asked.wanted_method),
-        ]
-        if wanted:
-            headers.append((b"access-control-allow-headers", asked.wanted_headers))
-        headers.append((b"access-control-max-age", PREFLIGHT_MAX_AGE_S))
-        return headers
-
-    def simple(self, asked: Asked) -> Headers:
-        """Headers of every other answer, errors included."""
-        headers: Headers = [(b"vary", b"Origin")]
-        if asked.method in {"GET", "POST", "OPTIONS"} and self.allows(asked.origin):
-            headers += [
-                (b"access-control-allow-origin", self._echo(asked.origin)),
-                (b"access-control-expose-headers", EXPOSED_HEADERS),
-            ]
-        return headers
-
-    def _echo(self, origin: bytes) -> bytes:
-        return b"*" if self._all else origin
+    Each segment is decoded by itself, so an encoded slash separates nothing: it stays encoded. Doubled slashes and dot
+    segments, encoded ones too, lead nowhere.
+    """
+    if b"%" not in raw and b"//" not in raw and b"/." not in raw:
+        return path
+    segments = raw.split(b"/")
+    decoded = [unquote(segment.decode("ascii", "replace")) for segment in segments]
+    if any(segment in {".", ".."} for segment in decoded) or any(not segment for segment in segments[1:-1]):
+        return None
+    return "/".join(segment.replace("/", "%2F") for segment in decoded)
 
 
-class _Records:
-    """Counts requests, and logs those of one turn of the event loop in one write."""
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._lines: list[dict[str, str | float]] = []
-
-    def add(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in _KNOWN_METHODS else "other"
-        counter, histogram = self._of(method, scope[ROUTE], status)
-        counter.inc()
-        histogram.observe(seconds)
-        path: str = scope["path"]
-        if not self._lines:
-            asyncio.get_running_loop().call_soon(self._write)
-        self._lines.append(
-            {
-                "method": method,
-                "path": path if path.isprintable() and len(path) <= logs.MAX_TEXT else logs.clean(path, logs.MAX_TEXT),
-                "status": status,
-                "duration_ms": round(seconds * 1000, 2),
-                "peer": (scope.get("client") or ("",))[0],
-            }
-        )
-
-    def _of(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
-        """The two series of these labels, looked up once: all three are of few values."""
-        found = self._series.get((method, route, status))
-        if found is None:
-            labels = {"method": method, "path": route, "status": str(status)}
-            found = (metrics.API_REQUESTS.labels(**labels), metrics.API_REQUEST_DURATION.labels(**labels))
-            self._series[method, route, status] = found
-        return found
-
-    def _write(self) -> None:
-        lines, self._lines = self._lines, []
-        logs.lines("api.request", lines)
+def _identify(scope: Scope, asked: _Asked) -> Headers:
+    """Give the request its ids; return the headers that tell them."""
+    scope[REQUEST_ID] = request_ids.request_id(asked.request_ids)
+    scope[TRACEPARENT] = request_ids.traceparent(asked.traceparents)
+    return [(b"x-request-id", scope[REQUEST_ID].encode()), (b"traceparent", scope[TRACEPARENT].encode())]
 
 
-_records = _Records()
+_records = Records()

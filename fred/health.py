@@ -115,6 +115,11 @@ class Prober:
         """What is asked."""
         return self._questions
 
+    @property
+    def last(self) -> Report:
+        """What was found last, however long ago; nobody waits for it."""
+        return self._last
+
     def report(self) -> Report:
         """The state now, at most `shared_for_s` old; takes the deadline at most."""
         with self._lock:

@@ -20,16 +20,22 @@ def client() -> Redis:
     global _client, _pid  # noqa: PLW0603 - one connection pool per process is the point
     with _lock:
         if _client is None or _pid != os.getpid():
-            from django.conf import settings  # noqa: PLC0415 - the module is imported before settings are chosen
-
             _pid = os.getpid()
             _client = Redis.from_url(
-                settings.HOUSE.redis_url.get_secret_value(),
+                url(),
                 socket_connect_timeout=LIMIT_S,
                 socket_timeout=LIMIT_S,
                 retry=Retry(NoBackoff(), 0),
             )
         return _client
+
+
+def url() -> str:
+    """Where Valkey is."""
+    from django.conf import settings  # noqa: PLC0415 - the module is imported before settings are chosen
+
+    found: str = settings.HOUSE.redis_url.get_secret_value()
+    return found
 
 
 def _after_fork() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Final
 
@@ -13,8 +13,10 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from fred import checks
+from fred.address_limit import OVER_LIMIT
 from fred.exposition import render
-from fred.health import Prober, Verdict
+from fred.health import Prober, Report, Verdict
+from tenants_api.errors import ApiError
 
 View = Callable[..., HttpResponse]
 _GZIP_LEVEL: Final = 5
@@ -26,9 +28,9 @@ def json(value: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(body, content_type="application/json", status=status)
 
 
-def error(text: str, status: int) -> HttpResponse:
-    """The error envelope: `{"error": text, "code": status}`."""
-    return json({"error": text, "code": status}, status)
+def error(request: HttpRequest, text: str, status: int, **details: Any) -> HttpResponse:
+    """The error envelope; `details` as of `ApiError`."""
+    return ApiError(status, text, **details).response(request)
 
 
 def read_only(view: View) -> View:
@@ -37,25 +39,27 @@ def read_only(view: View) -> View:
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.method not in {"GET", "HEAD"}:
-            answer = error("method not allowed", 405)
-            answer["Allow"] = "GET, HEAD"
-            return answer
+            return error(request, "method not allowed", 405, headers={"Allow": "GET, HEAD"})
         return view(request, *args, **kwargs)
 
     return guarded
 
 
 @read_only
-def health(_: HttpRequest) -> HttpResponse:
-    """Liveness: 200 whenever this process can answer, whatever the checks say."""
-    return json(_report()[1])
+def health(request: HttpRequest) -> HttpResponse:
+    """Liveness: 200 whenever this process can answer, whatever the checks say.
+
+    Who asks more often than may be gets what was last known, and nobody is asked for it.
+    """
+    scope: Mapping[str, Any] = getattr(request, "scope", {})
+    return json(_body_of(_prober().last if OVER_LIMIT in scope else _prober().report()))
 
 
 @read_only
 def ready(_: HttpRequest) -> HttpResponse:
     """The same body; 503 when the verdict is unhealthy."""
-    verdict, body = _report()
-    return json(body, 503 if verdict is Verdict.UNHEALTHY else 200)
+    report = _prober().report()
+    return json(_body_of(report), 503 if report.verdict is Verdict.UNHEALTHY else 200)
 
 
 @read_only
@@ -69,24 +73,24 @@ def exposition(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-def bad_request(_: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001
     """400 of the framework, as an envelope."""
-    return error("bad request", 400)
+    return error(request, "bad request", 400)
 
 
-def forbidden(_: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001
     """403 of the framework, as an envelope."""
-    return error("forbidden", 403)
+    return error(request, "forbidden", 403)
 
 
-def not_found(_: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001
     """404 of the router, as an envelope."""
-    return error("not found", 404)
+    return error(request, "not found", 404)
 
 
-def server_error(_: HttpRequest) -> HttpResponse:
+def server_error(request: HttpRequest) -> HttpResponse:
     """500: the exception is in the log, never in the answer."""
-    return error("internal server error", 500)
+    return error(request, "internal server error", 500)
 
 
 @lru_cache(maxsize=1)
@@ -95,14 +99,12 @@ def _prober() -> Prober:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether Django's record is more than the 503 of a probe: the change of a verdict is logged where it is made."""
-    request = getattr(record, "request", None)
-    return bool(record.exc_info) or getattr(request, "path", "") not in {"/health", "/readyz"}
+    """Whether Django's record has the trace of a bug: every answer by its status is in the access log already."""
+    return bool(record.exc_info)
 
 
 logging.getLogger("django.request").addFilter(_is_news)
 
 
-def _report() -> tuple[Verdict, dict[str, Any]]:
-    report = _prober().report()
-    return report.verdict, report.as_body(str(settings.FRED.provider_uuid))
+def _body_of(report: Report) -> dict[str, Any]:
+    return report.as_body(str(settings.FRED.provider_uuid))

@@ -9,9 +9,13 @@ from typing import Final
 import structlog
 from django.conf import settings
 
-from fred.edge import ROUTE, SECURITY_HEADERS, App, Edge, Receive, Scope, Send
+from fred.address_limit import AddressLimit
+from fred.edge import ROUTE, App, Edge, Receive, Scope, Send
+from fred.envelope import envelope, headers_of
 from fred.handler import Limits, ThreadedDjango
+from fred.request_ids import REQUEST_ID
 from placements import callbacks_asgi, dispatch
+from tenants_api.errors import ApiError
 from tenants_api.event_streams import EventStreams, StreamLimits, is_events_path
 from tenants_api.events_asgi import EventsApp
 
@@ -22,8 +26,6 @@ RESERVED: Final = {"/health": 2, "/readyz": 2, "/metrics": 1}
 ANSWER_WITHIN_S: Final = 12.0
 """Shorter than the write limit, so that an answer is always written."""
 ADMIN_ANSWER_WITHIN_S: Final = 60.0
-
-_GONE: Final = b'{"error":"not found","code":404}\n'
 
 log = structlog.get_logger(__name__)
 
@@ -85,9 +87,9 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1000})
         return
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_GONE)).encode()), *SECURITY_HEADERS]
-    await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": _GONE})
+    body = envelope(404, "not found")
+    await send({"type": "websocket.http.response.start", "status": 404, "headers": headers_of(404, body)})
+    await send({"type": "websocket.http.response.body", "body": body})
 
 
 def compose(*, streams: StreamLimits | None = None) -> Web:
@@ -104,8 +106,23 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
     routed = route_by_path({callbacks_asgi.PATH: callbacks}, django_views, events=events)
-    closers = [_closer(django_views), callbacks.close, events.close, _drain]
-    return Web(Edge(routed, cors_origins=config.cors_origins), closers)
+    edge = Edge(
+        routed,
+        cors_origins=config.cors_origins,
+        limit=AddressLimit(rate=config.rate_limit_rps, burst=config.rate_limit_burst),
+        trusts=config.trusts,
+        error_body=error_body,
+    )
+    return Web(edge, [_closer(django_views), callbacks.close, events.close, edge.close, _drain])
+
+
+def error_body(scope: Scope, status: int, text: str, name: str) -> tuple[bytes, bytes]:
+    """An error of the layers below Django, with problem details for who accepts them: media type and body."""
+    accept = next((value for key, value in scope["headers"] if key == b"accept"), b"")
+    found = ApiError(status, text, error_code=name).rendered(
+        accept=accept.decode("latin-1"), request_id=scope[REQUEST_ID]
+    )
+    return found.headers["Content-Type"].encode(), found.body
 
 
 async def _drain() -> None:

@@ -16,8 +16,10 @@ from django.conf import settings
 from backends import targets
 from fred import metrics, signing
 from fred.conf import ProviderConfig
+from fred.envelope import CLOSE, JSON, answer
+from fred.limits import RAW_TARGET
 from placements.callback_batches import Batcher, NotStored
-from placements.callback_door import JSON, Door, answer
+from placements.callback_door import Door
 from placements.callback_request import Refused, VerifiedCallback, limits_hold, parse, read
 
 Scope = MutableMapping[str, Any]
@@ -25,8 +27,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATH: Final = "/callbacks/provision"
-RAW_TARGET: Final = "fred.raw_target"
-"""Scope key under which a server may leave the request target as received; without it a bare `?` is lost."""
 ANSWER_WITHIN_S: Final = 4.0
 REMEMBERED_S: Final = 360.0
 """Longer than any signature is good for (300 s old to 60 s ahead)."""
@@ -147,7 +147,7 @@ class CallbackEndpoint:
             return
         until = time.monotonic() + ANSWER_WITHIN_S
         try:
-            callback = await self._callback(scope, receive)
+            callback = await self._callback(scope, receive, until=until)
             signature = _header(scope["headers"], _SIGNATURE)
             if not self._remembered.has(signature, self._clock()):
                 await self.batcher.store(callback, within=until - time.monotonic())
@@ -157,9 +157,8 @@ class CallbackEndpoint:
                 return
             await answer(send, refused.status, refused.text)
         except _TooLong:
-            closing = [(b"connection", b"close")]
-            if not await self._door.is_shut(scope, send, closing):
-                await answer(send, 401, "unauthorized", closing)
+            if not await self._door.is_shut(scope, send, [CLOSE]):
+                await answer(send, 401, "unauthorized", [CLOSE])
         except NotStored:
             await answer(send, 503, "service temporarily unavailable")
         else:
@@ -169,9 +168,9 @@ class CallbackEndpoint:
     async def close(self) -> None:
         """Store what was accepted, then stop the database thread."""
         await self.batcher.close()
-        self._door.close()
+        await self._door.close()
 
-    async def _callback(self, scope: Scope, receive: Receive) -> VerifiedCallback:
+    async def _callback(self, scope: Scope, receive: Receive, *, until: float) -> VerifiedCallback:
         """Check one request, in the order of its answers. Raises Refused, or _TooLong."""
         if not self._keys.secrets:
             raise Refused("service not configured", 503)
@@ -179,7 +178,11 @@ class CallbackEndpoint:
         header = _header(scope["headers"], _SIGNATURE)
         if not header:
             raise self._unauthorized(signing.Failure.MISSING.label)
-        body = await _body(scope, receive, self._max_body)
+        try:
+            async with asyncio.timeout(until - time.monotonic()):
+                body = await _body(scope, receive, self._max_body)
+        except TimeoutError:
+            raise _TooLong from None
         if not limits_hold(body):
             raise self._unauthorized(signing.Failure.FORMAT.label)
         fields = parse(body, identity_required=self._keys.identity_required)
@@ -232,7 +235,7 @@ class CallbackEndpoint:
 
 
 class _TooLong(Exception):
-    """The body is over the cap, or its sender went away in the middle of it."""
+    """The body is over the cap, takes too long, or its sender went away in the middle of it."""
 
 
 def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes:
@@ -240,7 +243,7 @@ def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes:
 
 
 def _target(scope: Scope) -> bytes:
-    """The request target as signed: raw path and raw query, undecoded."""
+    """The request target as signed: raw path and raw query, undecoded. Without a server of ours a bare `?` is lost."""
     raw: bytes | None = scope.get(RAW_TARGET)
     if raw is not None:
         return raw

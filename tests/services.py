@@ -28,6 +28,9 @@ PROVIDER = {
     "PROVIDER_KEYRING_DIR": "/nonexistent",
     "PROVIDER_KEY_NAME": "provider",
     "FRED_SIGNER_PRIVATE_KEY": "e6c592cf744bf3b0d62a097f6abe41a4805586b4ce722d82d2464ddb34da739f",
+    # All requests of a test come from one address.
+    "PROVIDER_RATE_LIMIT_RPS": "100000",
+    "PROVIDER_RATE_LIMIT_BURST": "100000",
     "PROVIDER_CALLBACK_BASE_URL": "http://127.0.0.1:8080",
     "PROVIDER_CALLBACK_SECRET": "a callback secret of the tests, over 32 bytes",
     "PROVIDER_BACKENDS": json.dumps(

@@ -147,7 +147,7 @@ class ProviderConfig(BaseModel):
     tls_key_file: Text = ""
     """Its PEM key, not encrypted."""
     rate_limit_rps: Float = 10.0
-    """Requests a second for each client address. Above 0."""
+    """Requests a second for each client address (IPv6: each /64), on all routes but callbacks. Above 0."""
     rate_limit_burst: Int = 20
     """How many of them may come at once. Above 0."""
     tenant_rate_limit_rps: Float = 5.0
@@ -155,7 +155,7 @@ class ProviderConfig(BaseModel):
     tenant_rate_limit_burst: Int = 10
     """How many of them may come at once. Above 0 when the rate is."""
     trusted_proxies: Networks = ()
-    """CIDR blocks or addresses of proxies whose forwarding headers count."""
+    """CIDR blocks or addresses of proxies whose `X-Forwarded-For` and `X-Real-IP` count."""
     cors_origins: TextList = ("*",)
     """Origins whose pages may read our answers; `*` inside stands for any text, `[]` switches CORS off."""
     http_read_timeout: Duration = timedelta(seconds=15)

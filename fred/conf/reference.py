@@ -21,9 +21,6 @@ WITHOUT_EFFECT: dict[type[BaseModel], frozenset[str]] = {
         {
             *RETIRED_KEYS,
             "chain_profile",
-            "rate_limit_rps",
-            "rate_limit_burst",
-            "trusted_proxies",
             "withdraw_interval",
             "withdraw_limit",
             "max_withdraw_iterations",

@@ -1,12 +1,16 @@
 """Token buckets that all processes share, and what is left of them without Valkey."""
 
+import asyncio
+import os
+
 import pytest
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from fred import buckets
-from fred.buckets import Buckets
+from fred.buckets import Buckets, retry_after
+from fred.loop_buckets import LoopBuckets
 from tests.waiting import wait_until
 
 
@@ -64,3 +68,130 @@ def test_memory_is_bounded(monkeypatch):
         assert some.take(key) == 0.0
     assert some.take("d") > 0
     assert some.take("a") == 0.0  # forgotten
+
+
+@pytest.mark.parametrize(
+    ("rps", "seconds"),
+    [
+        (100, 1),
+        (10, 1),
+        (1, 1),
+        (0.5, 2),
+        (0.33, 4),
+        (0.1, 10),
+        (0.01, 100),
+        (0.000001, 86_400),
+        (1e-10, 86_400),
+        (0, 1),
+        (-1, 1),
+        (float("nan"), 1),
+        (float("inf"), 1),
+    ],
+)
+def test_ta33_what_retry_after_says(rps, seconds):
+    assert retry_after(rps) == seconds
+
+
+def kept(valkey):
+    names = {name.decode() for name in valkey.scan_iter("fred:rl:test:*")}
+    assert {name.decode() for name in valkey.zrange("fred:rl:test", 0, -1)} == names
+    return {name.removeprefix("fred:rl:test:") for name in names}
+
+
+def test_ta37_their_number_is_bounded_and_the_one_unused_for_longest_goes(valkey, monkeypatch):
+    monkeypatch.setattr(buckets, "MOST_KEPT", 3)
+    some = Buckets("test", rate=0.1, burst=2, client=lambda: valkey)
+    for key in "abcad":
+        some.take(key)
+    assert kept(valkey) == {"c", "a", "d"}
+    assert some.take("a") > 0
+    some.draw(["e", "f", "g", "h"])
+    assert kept(valkey) == {"f", "g", "h"}
+
+
+def test_ta37_ten_thousand_and_one_more_are_ten_thousand(valkey):
+    some = Buckets("test", rate=0.001, burst=2, client=lambda: valkey)
+    for start in range(0, 10_000, 500):
+        some.draw([f"10.{number // 256}.{number % 256}" for number in range(start, start + 500)])
+    some.take("192.0.2.1")
+    assert valkey.zcard("fred:rl:test") == len(kept(valkey)) == 10_000
+
+
+def test_the_set_forgets_what_has_expired(valkey):
+    some = Buckets("test", rate=100.0, burst=1, idle_s=0.05, client=lambda: valkey)
+    some.take("a")
+    wait_until(lambda: not valkey.exists("fred:rl:test:a"))
+    some.take("b")
+    assert kept(valkey) == {"b"}
+
+
+def test_a_draw_tells_what_is_left(make):
+    some = make(rate=0.5, burst=3)
+    first, second, other = some.draw(["a", "a", "b"])
+    assert (first.wait_s, first.remaining, first.limit, first.reset_s) == (0.0, 2, 3, 2)
+    assert (second.remaining, second.reset_s, other.remaining) == (1, 4, 2)
+    some.take("a")
+    refused = some.draw(["a"])[0]
+    assert refused.wait_s > 1.5
+    assert (refused.remaining, refused.reset_s) == (0, 6)
+
+
+# --- on an event loop
+
+
+def on_a_loop(work, **limits):
+    async def main():
+        some = LoopBuckets("test", **{"rate": 0.1, "burst": 3, **limits})
+        try:
+            return await work(some)
+        finally:
+            await some.close()
+
+    return asyncio.run(main())
+
+
+async def together(some, keys):
+    return [draw.wait_s == 0 for draw in await asyncio.gather(*(some.take_soon(key) for key in keys))]
+
+
+def test_a_loop_takes_from_the_same_buckets_in_the_order_of_asking(valkey):
+    Buckets("test", rate=0.1, burst=3, client=lambda: valkey).take("a")
+    assert on_a_loop(lambda some: together(some, "aaab")) == [True, True, False, True]
+
+
+def test_what_is_asked_for_meanwhile_goes_in_one_script(valkey):
+    before = valkey.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    assert on_a_loop(lambda some: together(some, [str(number) for number in range(300)])) == [True] * 300
+    valkey.script_flush()
+    assert on_a_loop(lambda some: together(some, "aaaa")) == [True, True, True, False]
+    assert valkey.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 4
+
+
+def test_a_broken_connection_is_made_anew_and_no_token_is_counted_elsewhere(valkey):
+    async def work(some):
+        first = await together(some, "a")
+        valkey.client_kill_filter(_type="normal", skipme=True)
+        return first + await together(some, "aaa")
+
+    assert on_a_loop(work) == [True, True, True, False]
+    assert valkey.exists("fred:rl:test:a")
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "redis://127.0.0.1:{deaf}/0"], ids=["away", "deaf"])
+def test_without_valkey_the_process_counts_for_itself(url):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        asked = []
+
+        def where():
+            asked.append(1)
+            return url.format(deaf=deaf.getsockname()[1])
+
+        assert on_a_loop(lambda some: together(some, "aaaab"), url=where) == [True, True, True, False, True]
+        assert len(asked) == 1
+
+
+def test_every_loop_has_its_own_connection(valkey):
+    some = LoopBuckets("test", rate=0.1, burst=3, url=lambda: os.environ["REDIS_URL"])
+    assert [asyncio.run(together(some, "a")) for _ in range(4)] == [[True], [True], [True], [False]]

@@ -23,6 +23,7 @@ READ_AS = {
     "celery_broker_url": "broker_url",
     "hmac_secret": "hmac_key",
     "hmac_secret_previous": "previous_hmac_key",
+    "trusted_proxies": "trusts",
 }
 ONLY_CHECKED = {"production_mode", "production_strict"}
 READ_FROM_THE_ENVIRONMENT = {"prometheus_multiproc_dir", "fred_crash_at"}
