@@ -259,7 +259,8 @@ class ChainAction(Due):
 class StatusEvent(models.Model):
     """One line of a lease's history as its subscribers see it, resumable by id."""
 
-    lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid")
+    # The index below begins with the lease: one of its own would only cost.
+    lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid", db_index=False)
     status = models.TextField()
     error = models.TextField(default="", blank=True)
     request_id = models.TextField(db_default="", blank=True, help_text="The request that caused it, if one did.")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 import threading
 import time
 from contextlib import ExitStack
+from unittest.mock import patch
 
 import pytest
+from django.db import connections
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from fred.limits import Times
+from fred.limits import STOPPING, Times
 from leases.models import Lease, StatusEvent
 from leases.status import LeaseState
-from tenants_api.event_streams import StreamLimits
+from tenants_api.event_streams import EventStreams, StreamLimits
+from tenants_api.events_asgi import EventsApp
 from tests.factories.leases import LeaseFactory
 from tests.fred.served import upgrade
 from tests.tenants_api.calls import PROVIDER, bearer, token
@@ -201,6 +205,37 @@ def test_ta86_a_stop_of_the_server_closes_with_1001(lease):
     with web_process() as web, web.opened() as socket:
         web.serving.ask_to_stop()
         assert end_of(socket) == (1001, "")
+
+
+def test_who_comes_while_the_server_stops_is_told_to_come_back(lease):
+    """Close code 1001, `broker closed`."""
+    sent = []
+
+    async def main():
+        messages = asyncio.Queue()
+        messages.put_nowait({"type": "websocket.connect"})
+        stopping = asyncio.Event()
+        stopping.set()
+        scope = {
+            "type": "websocket",
+            "raw_path": f"/v1/leases/{LEASE}/events".encode(),
+            "query_string": b"",
+            "headers": [(b"authorization", bearer()["Authorization"].encode())],
+            "state": {STOPPING: stopping},
+        }
+
+        async def send(message):
+            sent.append(message)
+            if message["type"] == "websocket.close":
+                messages.put_nowait({"type": "websocket.disconnect", "code": message["code"]})
+
+        streams = EventStreams()
+        await EventsApp(streams)(scope, messages.get, send)
+        await streams.close()
+
+    with patch.dict(connections.settings["default"], CONN_MAX_AGE=0):
+        asyncio.run(main())
+    assert sent == [{"type": "websocket.accept"}, {"type": "websocket.close", "code": 1001, "reason": "broker closed"}]
 
 
 def test_ta87_a_socket_stays_while_its_client_answers_pings_and_no_longer(lease):
