@@ -1,4 +1,4 @@
-"""A backend's words on their way to a tenant: one line, nothing that a terminal or a page would act on, not too long."""
+"""A backend's words on their way to a tenant: one line, not long, nothing that a terminal or a page would act on."""
 
 import unicodedata
 from typing import Final

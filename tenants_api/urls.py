@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants_api import views
+from tenants_api import commands, views
 from tenants_api.logs import logs
 from tenants_api.releases import releases
 from tenants_api.workloads import workloads
@@ -14,5 +14,7 @@ urlpatterns = [
     path("v1/leases/<str:lease_uuid>/logs", logs),
     path("v1/leases/<str:lease_uuid>/releases", releases),
     path("v1/leases/<str:lease_uuid>/data", views.data),
+    path("v1/leases/<str:lease_uuid>/restart", commands.restart),
+    path("v1/leases/<str:lease_uuid>/update", commands.update),
     path("workloads", workloads),
 ]

@@ -28,8 +28,6 @@ WITHOUT_EFFECT: dict[type[BaseModel], frozenset[str]] = {
             "credit_check_zero_grace_period",
             "credit_check_error_threshold",
             "credit_check_retry_interval",
-            "maintenance_legacy_idempotency_tenants",
-            "maintenance_require_idempotency_key",
             "placement_snapshot_dir",
             "placement_snapshot_interval",
             "placement_snapshot_retain",
