@@ -64,6 +64,9 @@ class Environments:
             "PROVIDER_API_LISTEN_ADDR": f"{HOST}:{self.ports['api']}",
             "PROVIDER_CALLBACK_BASE_URL": f"http://{HOST}:{self.ports['api']}",
             "PROVIDER_SHUTDOWN_TIMEOUT": "5s",
+            # Whoever calls here comes from one address, the house itself included.
+            "PROVIDER_RATE_LIMIT_RPS": "10000",
+            "PROVIDER_RATE_LIMIT_BURST": "10000",
             "PROVIDER_CALLBACK_SECRET": self.vault.callback_secret,
             "PROVIDER_BACKENDS": json.dumps(
                 [

@@ -105,7 +105,8 @@ class Nursery:
 class Stack:
     """Everything, started by `start`, ended by `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, agents: Sequence[dict[str, Any]] = AGENTS) -> None:
+        self.agents = agents
         self.folder = Path(tempfile.mkdtemp(prefix="fred-e2e-"))
         # Durable: a restart in the middle must keep what was committed.
         self.postgres = PostgresServer(self.folder / "postgres", durable=True)
@@ -120,7 +121,7 @@ class Stack:
         self.chain = running.start(block_mode="interval", block_interval=BLOCK_S)
         self.skus = self.chain.skus()
         self.tenant = self.chain.keys["tenant"].address
-        self.ports = {name: free_port() for name in ("api", *(agent["name"] for agent in AGENTS))}
+        self.ports = {name: free_port() for name in ("api", *(agent["name"] for agent in self.agents))}
         for name in ("metrics", "agents"):
             (self.folder / name).mkdir()
         self._write_environments()
@@ -172,6 +173,8 @@ class Stack:
             "PROVIDER_CALLBACK_BASE_URL": f"http://127.0.0.1:{self.ports['api']}",
             "PROVIDER_CALLBACK_SECRET": self.secret,
             "PROVIDER_SHUTDOWN_TIMEOUT": "5s",
+            "PROVIDER_RATE_LIMIT_RPS": "10000",
+            "PROVIDER_RATE_LIMIT_BURST": "10000",
             "PROVIDER_BACKENDS": json.dumps(self.backends()),
         }
         self.signing = self.provider | {"FRED_SIGNER_PRIVATE_KEY": keys["provider"].private_key_hex}
@@ -180,7 +183,7 @@ class Stack:
         """The list of backends of the configuration. A short limit for calls: tests of silence wait for it."""
         return [
             {"name": agent["name"], "url": f"http://127.0.0.1:{self.ports[agent['name']]}", "contract": "v0_13",
-             "skus": [self.skus[agent["sku"]]], "timeout": "10s"} for agent in AGENTS
+             "skus": [self.skus[agent["sku"]]], "timeout": "10s"} for agent in self.agents
         ]  # fmt: skip
 
     # --- processes -------------------------------------------------------------
@@ -214,9 +217,9 @@ class Stack:
         return self.children[name].poll() is not None
 
     def start_agents(self) -> None:
-        specs = [{**agent, "port": self.ports[agent["name"]]} for agent in AGENTS]
+        specs = [{**agent, "port": self.ports[agent["name"]]} for agent in self.agents]
         self.spawn("agents", [sys.executable, "-m", "tests.e2e.agent", json.dumps(specs)], self.agents_environment)
-        self.wait_for_port("good-1", "/health")
+        self.wait_for_port(self.agents[0]["name"], "/health")
 
     def fork_web(self, points: str = "-") -> int:
         """A web process of the nursery; returns when it answers."""
@@ -263,7 +266,7 @@ class Stack:
 
     def hold(self, order: str, *, held: bool) -> None:
         """Hold the answers of all agents to this order, or let them go."""
-        for agent in AGENTS:
+        for agent in self.agents:
             verb = "hold" if held else "release"
             assert self.get(agent["name"], f"/test/{verb}{order}").status == 200
 
