@@ -10,7 +10,7 @@ import orjson
 
 from backends import wire
 from backends.contract import Dialect, ProvisionSpec
-from fred import signing
+from fred import request_ids, signing
 from fred.http import MEBIBYTE, Request, Tls
 
 MUTATION_BODY_BYTES = MEBIBYTE // 16
@@ -63,11 +63,14 @@ def request(
     tag: object = None,
     want_headers: bool = True,
 ) -> Request:
-    """A request of the contract, signed now if the backend has a key; a `body` makes it a POST."""
+    """A request of the contract, signed now if the backend has a key; a `body` makes it a POST.
+
+    What is asked for a request of ours carries its ids; they are not signed.
+    """
     url = backend.url.rstrip("/") + path
     parts = urlsplit(url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    headers = (_JSON,) if body is not None else ()
+    headers = (*((_JSON,) if body is not None else ()), *request_ids.outbound())
     if backend.secret:
         method = "GET" if body is None else "POST"
         signature = signing.sign(

@@ -104,7 +104,7 @@ class Edge:
                 await self._refuse(scope, answer, 404, "not found", "not_found")
                 return
             scope["path"] = path
-            structlog.contextvars.bind_contextvars(request_id=scope[REQUEST_ID])
+            request_ids.adopt(scope)
             await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,15 +21,16 @@ from django.core.handlers.base import BaseHandler
 from django.core.handlers.exception import convert_exception_to_response
 from django.urls import set_script_prefix
 
+from fred import request_ids
+from fred.budget import Budget, spending
 from fred.edge import ROUTE, Receive, Scope, Send
+from fred.envelope import envelope, headers_of
 
 _CONVERTER: Final = re.compile(r"<(?:[^:>]+:)?([^>]+)>")
 _READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_TIMED_OUT: Final = b'{"error":"request timeout","code":503}'
-_UNDECIDED: Final = b'{"error":"internal server error","code":500}\n'
+_SPARE_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
-
 
 SENT: Final = "fred.sent"
 """Scope key of a list: what a view puts there is called once its answer was written, or can't be any more."""
@@ -36,11 +38,17 @@ SENT: Final = "fred.sent"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may take: bytes of body, seconds to read it, seconds to answer."""
+    """What one request may take: bytes of body, seconds to read it, to answer once it is read, and for both."""
 
     body_bytes: int
     read_s: float
     answer_s: float
+    whole_s: float = float("inf")
+
+    @property
+    def reading_s(self) -> float:
+        """Seconds to read a body, of which enough is left to say that it could not be read."""
+        return min(self.read_s, self.whole_s - min(_SPARE_S, self.whole_s / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +90,15 @@ class ThreadedDjango(BaseHandler):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
+        ends_at = time.monotonic() + self._limits.whole_s
         body, whole = await self._read(receive)
         scope[SENT] = []
+        seconds = min(self._limits.answer_s, ends_at - time.monotonic())
+        budget = Budget(seconds, changes=scope["method"] not in _READ_ONLY)
         pool = self._reserved.get(scope["path"], self._pool)
-        future = pool.submit(self._respond, scope, body)
+        future = pool.submit(self._respond, scope, body, budget)
         try:
-            answer = await self._outcome(scope, future)
+            answer = await self._outcome(scope, future, budget)
             headers = answer.headers if whole else [*answer.headers, (b"connection", b"close")]
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             await send({"type": "http.response.body", "body": answer.body})
@@ -99,15 +110,15 @@ class ThreadedDjango(BaseHandler):
         for pool in (self._pool, *self._reserved.values()):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _outcome(self, scope: Scope, future: Future[Answer]) -> Answer:
+    async def _outcome(self, scope: Scope, future: Future[Answer], budget: Budget) -> Answer:
         waiting = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait([waiting], timeout=self._limits.answer_s)
+        done, _ = await asyncio.wait([waiting], timeout=budget.until - time.monotonic())
         if done:
             return waiting.result()
-        # The view goes on; what a write has done by now nobody knows, unless it never got a thread.
-        nothing_done = future.cancel() or scope["method"] in _READ_ONLY
+        # The view goes on; what a write has done by now nobody knows, unless it never got a thread or kept it in.
+        nothing_done = future.cancel() or budget.end()
         log.warning("api.request_timeout", method=scope["method"], path=scope["path"], started=not future.cancelled())
-        return _error(503, _TIMED_OUT) if nothing_done else _error(500, _UNDECIDED)
+        return _error(503, "request timeout", line_feed=False) if nothing_done else _error(500, "internal server error")
 
     def _go_straight_to_the_view(self) -> None:
         """What `load_middleware` would do for an empty list; the setting itself serves the admin site's checks."""
@@ -121,7 +132,7 @@ class ThreadedDjango(BaseHandler):
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._limits.read_s):
+            async with asyncio.timeout(self._limits.reading_s):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -136,13 +147,15 @@ class ThreadedDjango(BaseHandler):
         except TimeoutError:
             return UnreadableBody(), False
 
-    def _respond(self, scope: Scope, body: IO[bytes]) -> Answer:
+    def _respond(self, scope: Scope, body: IO[bytes], budget: Budget) -> Answer:
         """Run the view, in a thread of the pool."""
         structlog.contextvars.clear_contextvars()
+        request_ids.adopt(scope)
         set_script_prefix("/")
         signals.request_started.send(sender=type(self), scope=scope)
         request = ASGIRequest(scope, body)
-        response: Any = self.get_response(request)
+        with spending(budget):
+            response: Any = self.get_response(request)
         try:
             status = response.status_code
             if request.resolver_match is not None and status != 405:
@@ -169,6 +182,7 @@ def template_of(route: str) -> str:
     return "/" + _CONVERTER.sub(r"{\1}", route)
 
 
-def _error(status: int, body: bytes) -> Answer:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    return Answer(status, headers, body)
+def _error(status: int, text: str, *, line_feed: bool = True) -> Answer:
+    body = envelope(status, text)
+    body = body if line_feed else body.rstrip(b"\n")
+    return Answer(status, headers_of(status, body), body)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
 from uuid import UUID
 
+import structlog
+
+HEADER: Final = "X-Request-ID"
 REQUEST_ID: Final = "fred.request_id"
 """Scope key of the request's id, a text."""
 TRACEPARENT: Final = "fred.traceparent"
@@ -17,6 +21,24 @@ TRACEPARENT: Final = "fred.traceparent"
 _ALLOWED: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACE: Final = re.compile(rb"(?!ff)([0-9a-f]{2})(-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(-.*)?")
 _V00: Final = b"00"
+
+
+_current: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("fred.request_ids", default=())
+
+
+def adopt(scope: Mapping[str, Any]) -> None:
+    """Make the ids of this scope those of all that is logged and sent from here on, in this task or thread."""
+    found = scope.get(REQUEST_ID)
+    if found is None:
+        _current.set(())
+        return
+    structlog.contextvars.bind_contextvars(request_id=found)
+    _current.set(((HEADER, found), ("traceparent", scope[TRACEPARENT])))
+
+
+def outbound() -> tuple[tuple[str, str], ...]:
+    """Headers that pass the ids of the request of this task or thread on; none outside of one."""
+    return _current.get()
 
 
 def request_id(inbound: Iterable[bytes]) -> str:

@@ -24,7 +24,9 @@ THREADS: Final = 16
 RESERVED: Final = {"/health": 2, "/readyz": 2, "/metrics": 1}
 """Probes answer while every other thread waits."""
 ANSWER_WITHIN_S: Final = 12.0
-"""Shorter than the write limit, so that an answer is always written."""
+"""Once the body is read."""
+WRITE_SHARE: Final = 0.95
+"""Share of the write limit after which there is an answer in any case, so that it can still be written."""
 ADMIN_ANSWER_WITHIN_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -100,7 +102,8 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
         limits = Limits(config.max_request_body_size, read_s, ADMIN_ANSWER_WITHIN_S)
         site = ThreadedDjango(limits, threads=4, reserved=RESERVED, middleware=True)
         return Web(Edge(route_by_path({}, site), cors_origins=(), secures=False), [_closer(site)])
-    limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S)
+    whole_s = config.http_write_timeout.total_seconds() * WRITE_SHARE
+    limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S, whole_s)
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()

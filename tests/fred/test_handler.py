@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import orjson
 import pytest
+import structlog
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import path
 
+from fred import budget, request_ids
 from fred.handler import SENT, Limits, ThreadedDjango, template_of
 from tests.asgi import request
 from tests.waiting import wait_until
@@ -48,8 +51,37 @@ def held(request: HttpRequest) -> HttpResponse:
     return HttpResponse("held")
 
 
+def ids(request: HttpRequest) -> HttpResponse:
+    seen = [request_ids.outbound(), structlog.contextvars.get_contextvars()]
+    return HttpResponse(orjson.dumps(seen), content_type="application/json")
+
+
+def restore(request: HttpRequest) -> HttpResponse:
+    """Keeps in what it does until it was let go, then lets it out, and is slow once more."""
+    budget.keep_in()
+    hanging_threads.add(threading.current_thread().name)
+    release.wait(10)
+    assert 0 <= budget.within(0.1) <= 0.1
+    try:
+        budget.let_out()
+    except budget.TimeIsUp:
+        sent.append("kept in")
+        return HttpResponse(status=500)
+    sent.append("let out")
+    released_again.wait(10)
+    return HttpResponse("late")
+
+
 sent: list[str] = []
-urlpatterns = [path("echo", echo), path("hang", hang), path("crash", crash), path("held", held)]
+released_again = threading.Event()
+urlpatterns = [
+    path("echo", echo),
+    path("hang", hang),
+    path("crash", crash),
+    path("held", held),
+    path("restore", restore),
+    path("ids", ids),
+]
 handler500 = "fred.views.server_error"
 pytestmark = pytest.mark.urls(__name__)
 
@@ -97,6 +129,53 @@ def test_a_slow_read_is_503_and_a_slow_write_is_undecided(django_app):
     read, written = asyncio.run(both())
     assert (read.status, read.body) == (503, b'{"error":"request timeout","code":503}')
     assert (written.status, written.json()) == (500, {"error": "internal server error", "code": 500})
+
+
+def test_ta28_a_write_that_was_kept_in_is_503_and_stays_in(django_app):
+    answer = asyncio.run(request(django_app, "POST", "/restore"))
+    assert (answer.status, answer.body) == (503, b'{"error":"request timeout","code":503}')
+    assert answer.headers["retry-after"] == "1"
+    release.set()
+    wait_until(lambda: sent == ["kept in"])
+
+
+def test_ta28_a_write_that_was_let_out_is_500(django_app):
+    release.set()
+    released_again.clear()
+    answer = asyncio.run(request(django_app, "POST", "/restore"))
+    released_again.set()
+    assert (answer.status, answer.json()) == (500, {"error": "internal server error", "code": 500})
+    assert sent == ["let out"]
+
+
+def test_reading_and_answering_together_have_a_limit():
+    slow = Limits(body_bytes=10, read_s=15.0, answer_s=12.0, whole_s=14.25)
+    assert slow.reading_s == 13.25
+    assert Limits(body_bytes=10, read_s=15.0, answer_s=12.0, whole_s=1.0).reading_s == 0.5
+    assert Limits(body_bytes=10, read_s=3.0, answer_s=12.0).reading_s == 3.0
+
+
+@pytest.mark.parametrize(
+    "limits", [{"read_s": 0.05, "answer_s": 1.0}, {"read_s": 9.0, "answer_s": 9.0, "whole_s": 0.3}]
+)
+def test_a_body_that_does_not_come_cannot_be_read(limits):
+    app = ThreadedDjango(Limits(body_bytes=10, **limits), threads=1, reserved={}, middleware=False)
+
+    async def stalled(scope, receive, send):
+        await app(scope, asyncio.Event().wait, send)
+
+    answer = asyncio.run(request(stalled, "POST", "/echo"))
+    app.close()
+    assert (answer.status, answer.body, answer.headers["connection"]) == (400, b"unreadable", "close")
+
+
+def test_the_ids_of_a_request_are_in_its_thread_and_go_out_with_what_it_sends(django_app):
+    from fred.edge import Edge
+
+    asked = {"X-Request-ID": "abc", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+    answer = asyncio.run(request(Edge(django_app, cors_origins=()), "GET", "/ids", headers=asked))
+    assert answer.json() == [[["X-Request-ID", "abc"], ["traceparent", asked["traceparent"]]], {"request_id": "abc"}]
+    assert asyncio.run(request(django_app, "GET", "/ids")).json() == [[], {}]
 
 
 def test_a_write_that_never_got_a_thread_did_nothing(django_app):
