@@ -17,6 +17,7 @@ from tests.tenants_api.calls import PROVIDER, bearer
 from tests.tenants_api.vectors import ALICE, LEASE
 
 OLD = b"the old manifest"
+LIFECYCLE = "3f2c1d60-7d5a-4b57-9b1c-6c7b4a0f9e11"
 
 
 @pytest.fixture
@@ -68,9 +69,7 @@ def make_lease(backend):
         fields = {"tenant": ALICE, "provider_uuid": PROVIDER, "chain_state": LeaseState.ACTIVE, "items": []}
         made = LeaseFactory(uuid=uuid, **{**fields, **changes})
         if placed:
-            PlacementFactory(
-                lease=made, backend_id="docker-1", backend=None, lifecycle_id="3f2c1d60-7d5a-4b57-9b1c-6c7b4a0f9e11"
-            )
+            PlacementFactory(lease=made, backend_id="docker-1", backend=None, lifecycle_id=LIFECYCLE)
         return made
 
     return make
@@ -146,8 +145,74 @@ def versions():
 def look(backend):
     """`look()`: look at every lease that is due, with the real sources, until none is."""
     from reconciliation.look import Looker
-    from reconciliation.sources import Sources
-    from tests.tenants_api.conftest import TableChain
 
-    looker = Looker(sources=Sources(TableChain()), pushes=False)
-    return looker.at_due_leases
+    return Looker(pushes=False).at_due_leases
+
+
+@pytest.fixture
+def report(backend, look):
+    """`report("failed", "it died")`: docker-1 reports on the lease's own URL, and the lease is looked at."""
+    import hashlib
+    import uuid
+
+    from placements import callbacks
+    from placements.callback_request import Selector, VerifiedCallback
+
+    def said(status, error="", *, lease=LEASE):
+        body = f"{status} {error} {uuid.uuid4()}".encode()
+        callback = VerifiedCallback(
+            lease_uuid=uuid.UUID(lease),
+            selector=Selector.LIFECYCLE,
+            selector_id=uuid.UUID(LIFECYCLE),
+            status=status,
+            error=error,
+            retained=False,
+            storage_id=None,
+            backend_label="docker-1",
+            maintenance_id=None,
+            maintenance_admitted_at=None,
+            body_sha256=hashlib.sha256(body).digest(),
+        )
+        assert callbacks.apply([callback]) == set()
+        look()
+
+    return said
+
+
+@pytest.fixture
+def shows(backend):
+    """`shows("ready", ("failed", b"bytes"))`: what docker-1 says of lease L, and its releases, made just now."""
+
+    def script(status, *releases, lease=LEASE):
+        backend.always["read"] = 200, json.dumps({"lease_uuid": lease, "status": status}).encode()
+        made = [
+            {
+                "version": number,
+                "status": word,
+                "image": "x",
+                "created_at": _now().isoformat(),
+                "manifest": b64encode(body).decode(),
+                "message": "update failed" if word == "failed" else "",
+            }
+            for number, (word, body) in enumerate(releases, 1)
+        ]
+        backend.always[f"releases/{lease}"] = 200, json.dumps(made).encode()
+
+    return script
+
+
+@pytest.fixture
+def another(make_lease):
+    """`another()`: one more lease of alice with a payload, as its uuid's text."""
+    from itertools import count
+
+    from tests.factories.leases import PayloadFactory
+
+    numbers = count(0xA000)
+
+    def make():
+        uuid = f"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f{next(numbers):04x}"
+        PayloadFactory(lease=make_lease(uuid), body=OLD)
+        return uuid
+
+    return make

@@ -19,34 +19,37 @@ from tests.factories.placements import CommandFactory, OperationFactory
 from tests.placements.due_rows import targets_to
 from tests.scripted_backend import Hang, Reset
 from tests.tenants_api.calls import bearer, envelope, token
-from tests.tenants_api.commands.conftest import OLD
+from tests.tenants_api.commands.conftest import LIFECYCLE, OLD
 from tests.waiting import wait_until
 
 NEW = b"the new manifest"
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "body", "told"),
-    [
-        ((202, b"{}"), 202, {"status": "restarting"}, ["restarting"]),
-        ((404, b"x"), 404, envelope("lease not yet provisioned", 404), []),
-        ((409, b'{"error":"no"}'), 409, envelope("invalid state for restart", 409), []),
-        ((409, b'{"error":"old","code":"maintenance_expired"}'), 409, envelope("invalid state for restart", 409), []),
-        ((400, b'{"error":"no"}'), 500, envelope("internal server error", 500), []),
-        ((500, b'{"error":"no"}'), 500, envelope("internal server error", 500), []),
-        ((503, b'{"error":"no","code":"insufficient_resources"}'), 500, envelope("internal server error", 500), []),
-        (Reset, 500, envelope("internal server error", 500), []),
-    ],
-)
-def test_ta64_restart(ask, lease, backend, events, answer, status, body, told):
-    backend.script["restart"].append(answer)
-    found = ask("restart")
-    assert (found.status, found.body) == (status, body)
-    assert found.headers["Content-Type"] == "application/json"
-    assert events() == told
-    assert backend.routes() == ["restart"]
-    assert backend.seen[0].body["callback_url"].endswith("?lifecycle_id=3f2c1d60-7d5a-4b57-9b1c-6c7b4a0f9e11")
+INTERNAL = envelope("internal server error", 500)
+RESTARTS = [
+    ((202, b"{}"), 202, {"status": "restarting"}),
+    ((404, b"x"), 404, envelope("lease not yet provisioned", 404)),
+    ((409, b'{"error":"no"}'), 409, envelope("invalid state for restart", 409)),
+    ((409, b'{"error":"old","code":"maintenance_expired"}'), 409, envelope("invalid state for restart", 409)),
+    ((400, b'{"error":"no"}'), 500, INTERNAL),
+    ((500, b'{"error":"no"}'), 500, INTERNAL),
+    ((503, b'{"error":"no","code":"insufficient_resources"}'), 500, INTERNAL),
+    (Reset, 500, INTERNAL),
+]
+
+
+def test_ta64_restart(ask, another, backend, events):
+    for answer, status, body in RESTARTS:
+        breaker.forget()
+        lease = another()
+        backend.script["restart"].append(answer)
+        found = ask("restart", path=lease)
+        assert (found.status, found.body) == (status, body), answer
+        assert found.headers["Content-Type"] == "application/json"
+        assert events(lease) == (["restarting"] if status == 202 else [])
+        assert backend.routes(lease) == ["restart"]
+        assert backend.seen[-1].body["callback_url"].endswith(f"?lifecycle_id={LIFECYCLE}")
 
 
 def test_ta64_a_time_out_is_500_and_the_outcome_is_still_recorded(ask, lease, backend, events, monkeypatch):
@@ -123,38 +126,36 @@ def test_ta66_a_lease_that_never_had_a_payload_has_one_then(ask, make_lease, bac
     assert versions() == [("current", NEW)]
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "text"),
-    [
-        ((400, b'{"error":"service \\"web\\": bad port"}'), 400, 'service "web": bad port'),
-        ((400, b'{"error":"\\u0001"}'), 400, "the update request was rejected as invalid"),
-        ((404, b""), 404, "lease not yet provisioned"),
-        ((409, b"<html>"), 409, "invalid state for update"),
-        ((500, b"x"), 500, "internal server error"),
-    ],
-)
-def test_ta67_a_refused_update_is_never_stored(ask, lease, backend, versions, events, answer, status, text):
-    backend.script["update"].append(answer)
-    found = ask("update", payload=NEW)
-    assert (found.status, found.body) == (status, envelope(text, status))
-    assert ("current", NEW) not in versions()
-    assert ("current", OLD) in versions()
-    assert events() == []
+UPDATES = [
+    ((400, b'{"error":"service \\"web\\": bad port"}'), 400, 'service "web": bad port'),
+    ((400, b'{"error":"\\u0001"}'), 400, "the update request was rejected as invalid"),
+    ((404, b""), 404, "lease not yet provisioned"),
+    ((409, b"<html>"), 409, "invalid state for update"),
+    ((500, b"x"), 500, "internal server error"),
+]
 
 
-@pytest.mark.parametrize(
-    "body", [b"no such thing /srv/host", b"<html>/srv/host", b'{"error":"/srv/host', b'{"message":"/srv/host"}']
-)
-def test_ta68_an_error_that_is_none_is_502_and_nothing_of_it_is_shown(ask, lease, backend, versions, body):
+def test_ta67_a_refused_update_is_never_stored(ask, another, backend, versions, events):
+    for answer, status, text in UPDATES:
+        lease = another()
+        backend.script["update"].append(answer)
+        found = ask("update", payload=NEW, path=lease)
+        assert (found.status, found.body) == (status, envelope(text, status))
+        assert [body for state, body in versions(lease) if state == "current"] == [OLD]
+        assert events(lease) == []
+
+
+def test_ta68_an_error_that_is_none_is_502_and_nothing_of_it_is_shown(ask, another, backend, versions):
     counter = metrics.MALFORMED_ERROR_BODIES.labels("docker-1", "update")._value
-    before = counter.get()
-    backend.script["update"].append((400, body))
-    found = ask("update", payload=NEW)
     text = "the provider backend returned an unusable error; the request was not applied"
-    assert (found.status, found.body) == (502, envelope(text, 502))
-    assert versions() == [("current", OLD)]
-    assert counter.get() == before + 1
-    assert ask("update", payload=NEW).status == 202  # nothing of it is left open
+    for body in (b"no such thing /srv/host", b"<html>/srv/host", b'{"error":"/srv/host', b'{"message":"/srv/host"}'):
+        before, lease = counter.get(), another()
+        backend.script["update"].append((400, body))
+        found = ask("update", payload=NEW, path=lease)
+        assert (found.status, found.body) == (502, envelope(text, 502))
+        assert versions(lease) == [("current", OLD)]
+        assert counter.get() == before + 1
+        assert ask("update", payload=NEW, path=lease).status == 202  # nothing of it is left open
 
 
 def test_ta69_an_update_that_can_not_be_stored_is_500(ask, lease, backend, versions):
