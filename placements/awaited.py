@@ -100,6 +100,12 @@ class _Registry:
                 waiter.outcome = outcome
                 waiter.happened.set()
 
+    def withdrawn(self) -> frozenset[Any]:
+        if not self._withdrawn:
+            return frozenset()
+        with self._lock:
+            return frozenset(self._withdrawn)
+
     def has(self, key: Any) -> bool:
         return key in self._waiters
 
@@ -130,6 +136,11 @@ def is_expected(key: Any) -> bool:
 def may_leave(key: Any) -> bool:
     """Whether a row's call may be started; from a yes on, its request knows that it was sent. For the loop."""
     return _registry.may_leave(key)
+
+
+def withdrawn() -> frozenset[Any]:
+    """Rows whose requests wait no longer, and that have not left. For the loop."""
+    return _registry.withdrawn()
 
 
 def tell(answers: Iterable[Answer]) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterable
 
+from fred.connections import let_go
 from fred.tasks import DISPATCH, hint
 from placements.awaited import Met, Silent, expected
 from placements.pushes import Claimed
@@ -58,7 +59,9 @@ def push_and_wait(claimed: Claimed, *, until: float) -> Met | Silent:
     """Push one row that was inserted claimed, after its commit, and wait for its written outcome.
 
     ``until`` is a time of ``time.monotonic()``. What has not left by then is withdrawn, which may take a second more.
+    Meanwhile the caller's thread holds no connection to the database.
     """
+    let_go()
     with expected(claimed.id) as waiter:
         sender().take([claimed])
         return waiter.wait(until) or waiter.leave()

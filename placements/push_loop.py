@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -97,6 +97,8 @@ class Loop:
         while self._given:
             push = self._given.popleft()
             self._waiting.setdefault(push.backend, deque()).append(push)
+        if unwanted := awaited.withdrawn():
+            self._drop(unwanted)
         for backend, waiting in self._waiting.items():
             while waiting and (self._refusing or self._on_wire[backend] < SLOTS or not self._may_start(waiting[0])):
                 push = waiting.popleft()
@@ -105,6 +107,14 @@ class Loop:
                     continue
                 self._on_wire[backend] += 1
                 self._begin(push)
+
+    def _drop(self, unwanted: Collection[object]) -> None:
+        """Answer for the waiting pushes of these rows, which nobody wants sent any more."""
+        for waiting in self._waiting.values():
+            dropped = [push for push in waiting if push.id in unwanted]
+            for push in dropped:
+                waiting.remove(push)
+                self._answered(Answer(push, Dropped()))
 
     def _break_off(self) -> None:
         cut = self._shut - self._cut

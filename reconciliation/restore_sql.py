@@ -41,6 +41,7 @@ _STANDING: Final = """
            OR EXISTS (SELECT FROM placements_maintenancecommand
                        WHERE lease_uuid = p.lease_uuid AND settled_at IS NULL)
            OR EXISTS (SELECT FROM placements_teardown WHERE lease_uuid = p.lease_uuid AND state <> 'done')
+           OR s.chain_state < 3
            OR (s.due_at IS NOT NULL  -- its end is news: the removal there has yet to be asked for
                AND NOT EXISTS (SELECT FROM placements_teardown
                                 WHERE lease_uuid = p.lease_uuid AND backend = p.backend)),

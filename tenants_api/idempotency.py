@@ -46,6 +46,11 @@ class Attempt:
     claim: sql.Claim | None = None
     is_kept: bool = False
 
+    @property
+    def is_repeat(self) -> bool:
+        """Whether an earlier run of the same request broke off, and may have gone some way."""
+        return self.claim is not None and self.claim.attempt > 1
+
     def keep(self, response: HttpResponse) -> None:
         """Store a success as the answer of the key. In an open transaction it is stored with that, or not at all."""
         if self.claim is not None and 200 <= response.status_code < 300:

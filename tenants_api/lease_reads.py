@@ -106,9 +106,8 @@ def current(uuid: UUID) -> LeaseFacts | None:
     facts = load(uuid)
     if facts is not None and facts.is_known:
         return facts
-    match sources.exact([uuid])[uuid]:
-        case ExactLease() as read:
-            _store(read)
+    match exactly(uuid):
+        case ExactLease():
             facts = load(uuid)
             if facts is None or facts.provider_uuid is None:
                 raise internal()
@@ -118,8 +117,17 @@ def current(uuid: UUID) -> LeaseFacts | None:
         case Unknown(reason=reason):
             if reason == FOREIGN:
                 raise forbidden()
-            log.warning("lease.not_read", lease_uuid=str(uuid), reason=reason)
     raise internal()
+
+
+def exactly(uuid: UUID) -> ExactLease | Absent | Unknown:
+    """The lease as the chain has it at this moment; what was read is stored. `FOREIGN`: it is another provider's."""
+    found = sources.exact([uuid])[uuid]
+    if isinstance(found, ExactLease):
+        _store(found)
+    elif isinstance(found, Unknown) and found.reason != FOREIGN:
+        log.warning("lease.not_read", lease_uuid=str(uuid), reason=found.reason)
+    return found
 
 
 def _store(read: ExactLease) -> None:
