@@ -1,5 +1,6 @@
 """Placements and operations."""
 
+import hashlib
 import uuid
 
 import factory
@@ -54,4 +55,5 @@ class CommandFactory(factory.django.DjangoModelFactory):
     backend = factory.SubFactory(BackendFactory)
     callback_url = factory.LazyAttribute(lambda c: f"http://fred.test/callbacks/provision?lifecycle_id={c.id}")
     admitted_at = factory.LazyFunction(timezone.now)
+    payload_sha256 = hashlib.sha256(b"").digest()
     state = CommandState.RESERVED
