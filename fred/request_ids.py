@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 from uuid import UUID
@@ -39,6 +40,16 @@ def adopt(scope: Mapping[str, Any]) -> None:
 def outbound() -> tuple[tuple[str, str], ...]:
     """Headers that pass the ids of the request of this task or thread on; none outside of one."""
     return _current.get()
+
+
+@contextmanager
+def on_behalf_of(request_id: str) -> Iterator[None]:
+    """What is sent inside carries the id of this request (empty: of none), whose thread is another one."""
+    token = _current.set(((HEADER, request_id),) if request_id else ())
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def request_id(inbound: Iterable[bytes]) -> str:

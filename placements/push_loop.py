@@ -21,7 +21,7 @@ from backends.client import (
 )
 from backends.contract import Absent, ProvisionInfo, Unknown
 from backends.requests import provision_info_request
-from fred import crash, metrics
+from fred import crash, metrics, request_ids
 from fred.http import Multi, Request, Response
 from placements import awaited
 from placements.calls import Met, Unproven
@@ -151,7 +151,8 @@ class Loop:
     @staticmethod
     def _request(push: Push) -> Request:
         if push.stage is Stage.POSTING:
-            return push.call.request(push.target, push.lease_uuid, tag=push)
+            with request_ids.on_behalf_of(push.request_id):
+                return push.call.request(push.target, push.lease_uuid, tag=push)
         request = provision_info_request(push.target, push.lease_uuid, tag=push)
         limit = min(request.timeout, READ_LIMIT_S)
         push.held_until = time.monotonic() + limit + ANSWER_MARGIN.total_seconds()

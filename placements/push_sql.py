@@ -38,6 +38,7 @@ class OperationRow:
     callback_url: str
     lifecycle_url: str
     refusal: str
+    request_id: str
     valid_s: float | None
     reachable: bool = True
 
@@ -55,7 +56,7 @@ class TeardownRow:
 
 _OPERATION_COLUMNS = """
     o.id, o.lease_uuid, o.backend, o.epoch, o.attempts, {first}, o.source_lease_uuid, o.tenant, o.provider_uuid,
-    o.items, o.payload_sha256, o.callback_url, o.lifecycle_url, o.refusal,
+    o.items, o.payload_sha256, o.callback_url, o.lifecycle_url, o.refusal, o.request_id,
     EXTRACT(epoch FROM o.valid_until - now())::float8, {reachable}
 """
 

@@ -79,6 +79,8 @@ class Push:
     held_until: float
     valid_until: float = inf
     refusal: str = ""
+    request_id: str = ""
+    """The request that asked for it, if one did."""
     stage: Stage = Stage.WAITING
     posted: bool = False
     ticket: int | None = None
@@ -157,6 +159,7 @@ def of_operations(
             held_until=since + where.timeout + push_sql.ANSWER_MARGIN.total_seconds(),
             valid_until=inf if row.valid_s is None else since + row.valid_s,
             refusal=row.refusal,
+            request_id=row.request_id,
         )
         if where.shut or where.closed or not row.reachable:
             unsendable.append(Unsendable(push, closed(where)))

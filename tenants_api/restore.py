@@ -13,6 +13,7 @@ from django.http import HttpResponse
 
 from backends.client import Accepted, Ambiguous, NotSent, RefusalKind, Refused
 from backends.outcomes import Category
+from fred import budget
 from fred.connections import let_go
 from fred.decoding import DecodeError, decode_object, decode_uuid
 from leases.chain.client import Absent, ExactLease
@@ -32,6 +33,8 @@ from tenants_api.relay import relayed
 
 WAIT_S: Final = 10.0
 """How long a request waits for its backend; it has to be answered within 12 s."""
+_SPARE_S: Final = 1.5
+"""Of its time a request keeps so much for what comes after the wait."""
 _POLL_S: Final = 0.25
 _ENDED: Final = frozenset({LeaseState.CLOSED, LeaseState.EXPIRED})
 _BODY: Final = "invalid request body"
@@ -44,7 +47,8 @@ log = structlog.get_logger(__name__)
 @lease_route("POST", once=True)
 def restore(call: Call) -> HttpResponse:
     """Ask the backend that kept the data of another lease of the caller's to put it under this one."""
-    until = time.monotonic() + WAIT_S
+    budget.keep_in()
+    until = time.monotonic() + max(0.0, budget.within(WAIT_S + _SPARE_S) - _SPARE_S)
     return idempotency.answered(call, lambda attempt: _restore(call, attempt, until=until), otherwise=_BODY)
 
 
@@ -63,6 +67,7 @@ def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
         tenant=call.token.tenant,
         request_id=request_id_of(call.request),
     )
+    _let_out()
     try:
         admitted = restores.admit_restore(wish)
     except DatabaseFailure as error:
@@ -73,6 +78,14 @@ def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
     if isinstance(admitted, Earlier):
         return _resume(admitted, wish.operation, wish.target, until=until)
     return _outcome(dispatch.push_and_wait(admitted, until=until), wish.operation, wish.target)
+
+
+def _let_out() -> None:
+    """From here on the restore may be sent, by this process or another."""
+    try:
+        budget.let_out()
+    except budget.TimeIsUp:
+        raise _timed_out() from None
 
 
 def _source_named(call: Call) -> UUID:
@@ -135,7 +148,7 @@ def _outcome(told: Met | Silent, operation: UUID, target: UUID) -> HttpResponse:
             raise internal()
         case Silent():
             _free(operation, target)
-            raise ApiError(503, "request timeout", error_code="timeout", line_feed=False)
+            raise _timed_out()
         case Met(answer=met):
             pass
     match met.result:
@@ -235,6 +248,11 @@ def _not_kept() -> ApiError:
 
 def _already() -> ApiError:
     return ApiError(409, "lease already provisioned", error_code="already_provisioned")
+
+
+def _timed_out() -> ApiError:
+    """Nothing was sent, and nothing will be."""
+    return ApiError(503, "request timeout", error_code="timeout", line_feed=False)
 
 
 def _silent() -> ApiError:
