@@ -183,10 +183,12 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def live(receive: Any, send: Any) -> None:
-    """The lifespan of an application that has nothing to start or to end."""
+async def live(receive: Any, send: Any, *closers: Any) -> None:
+    """The lifespan of an application that has nothing to start, and these to close."""
     while True:
         message = await receive()
+        for close in closers if message["type"] == "lifespan.shutdown" else ():
+            await close()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
