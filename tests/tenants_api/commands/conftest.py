@@ -4,7 +4,6 @@ Models are imported inside the fixtures: this file is read before Django is set 
 """
 
 import json
-import time
 from base64 import b64encode
 from types import SimpleNamespace
 
@@ -13,7 +12,8 @@ import pytest
 from fred.conf import BackendConfig
 from leases.status import LeaseState
 from tests.scripted_backend import ScriptedBackend
-from tests.tenants_api.calls import PROVIDER, bearer
+from tests.tenants_api.calls import PROVIDER
+from tests.tenants_api.commands.fresh import Fresh
 from tests.tenants_api.vectors import ALICE, LEASE
 
 OLD = b"the old manifest"
@@ -89,14 +89,7 @@ def lease(make_lease):
 def ask(client, chain, backend):
     """`ask("restart", key=K1)`: call a route of a lease; return status, body, raw body and headers."""
 
-    used = set()
-
-    def fresh(who, path):
-        """Headers with a token that no call of this test used; those of one second are equal."""
-        now = int(time.time())
-        moment = next(one for one in range(now + 8, now - 28, -1) if (who, path, one) not in used)
-        used.add((who, path, moment))
-        return bearer(who, path, timestamp=moment)
+    fresh = Fresh()
 
     def call(route, who="alice", *, path=LEASE, key=None, payload=None, body=b"", headers=None):
         headers = {**fresh(who, path), **(headers or {})}

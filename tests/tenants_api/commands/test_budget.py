@@ -1,6 +1,8 @@
 """The budget that all tenants share, and what is kept of a lease's commands."""
 
 from datetime import timedelta
+from hashlib import sha256
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -11,9 +13,8 @@ from placements.command_status import CommandKind
 from placements.command_status import CommandState as S
 from placements.models import MaintenanceCommand
 from reconciliation import command_admission
-from tests.factories.leases import LeaseFactory
 from tests.factories.placements import CommandFactory
-from tests.tenants_api.calls import envelope
+from tests.tenants_api.calls import PROVIDER, envelope
 from tests.tenants_api.vectors import ALICE, BOB, LEASE
 
 K1 = "550e8400-e29b-41d4-a716-446655440000"
@@ -37,9 +38,20 @@ def two(lease, make_lease):
 
 def opened(number, *, tenant="manifest1others", size=0):
     """So many open commands, each of a lease of its own."""
-    leases = Lease.objects.bulk_create([LeaseFactory.build(tenant=tenant, chain_state=2) for _ in range(number)])
+    leases = Lease.objects.bulk_create(
+        [Lease(uuid=uuid4(), tenant=tenant, provider_uuid=PROVIDER, chain_state=2) for _ in range(number)]
+    )
+    fields = {"kind": "restart", "keyed": True, "payload_sha256": sha256(b"").digest(), "admitted_at": timezone.now()}
     MaintenanceCommand.objects.bulk_create(
-        CommandFactory.build(lease=lease, backend=None, backend_id="docker-1", tenant=tenant, size_bytes=size)
+        MaintenanceCommand(
+            id=uuid4(),
+            maintenance_id=uuid4(),
+            lease=lease,
+            tenant=tenant,
+            backend_id="docker-1",
+            size_bytes=size,
+            **fields,
+        )
         for lease in leases
     )
     return leases
@@ -49,8 +61,10 @@ def refusals(reason):
     return metrics.MAINTENANCE_REFUSALS.labels(reason)._value.get()
 
 
-def test_ta128_the_last_command_is_for_those_who_have_none_open(ask, two, backend):
-    opened(1022)
+def test_ta128_the_last_command_is_for_those_who_have_none_open(ask, two, backend, monkeypatch):
+    assert (command_admission.MOST_OPEN, command_admission.MOST_BYTES) == (1024, 64 * MIB)
+    monkeypatch.setattr(command_admission, "MOST_OPEN", 6)
+    opened(4)
     held = opened(1, tenant=ALICE)[0]
     counts = {reason: refusals(reason) for reason in ("reserved_count", "count")}
     found = ask("restart", key=K1)
