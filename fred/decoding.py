@@ -117,7 +117,8 @@ def decode_object(
     """Read the named fields (kinds: str, int, bool, bytes) of the one JSON object in data.
 
     Unknown members are skipped, names match in any letter case, the last of several wins, `null` for a field or
-    for the whole value gives zero values, and every field is in the result. Integers must be plain and fit 64 bits.
+    for the whole value gives zero values (a later `null` empties bytes only), and every field is in the result.
+    Integers must be plain and fit 64 bits.
     Raises DecodeError for everything else, also when a member that is overwritten later has the wrong type; with
     ``strict`` also for a field given twice or in another letter case, and for `null` as the whole value. With ``more``
     whatever stands after the object is not looked at.
@@ -138,4 +139,6 @@ def decode_object(
         seen.add(name)
         if value is not None:
             found[name] = _convert(value, fields[name])
+        elif fields[name] is bytes:
+            found[name] = b""
     return found

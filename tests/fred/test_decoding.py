@@ -15,6 +15,7 @@ ZERO = {"name": "", "count": 0, "data": b"", "flag": False}
         pytest.param(b"null", {}, id="null is an empty object"),
         pytest.param(b'{"name":null,"count":null,"data":null,"flag":null}', {}, id="null leaves a field as it is"),
         pytest.param(b'{"name":"a","name":null}', {"name": "a"}, id="a later null changes nothing"),
+        pytest.param(b'{"data":"aGk=","data":null}', {}, id="a later null empties bytes"),
         pytest.param(b'{"name":"a","name":"b"}', {"name": "b"}, id="the last of two wins"),
         pytest.param(b'{"NAME":"a"}', {"name": "a"}, id="letter case of a name does not matter"),
         pytest.param(b'{"other":{"name":[1,2.5e9]}}', {}, id="unknown members are skipped"),
