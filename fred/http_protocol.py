@@ -85,6 +85,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing() or self.parser is None:
             return
+        if self._is_handed_over:
+            return
         if self._head_until == _NEVER:
             if not self.is_answering and not self.is_stream and self.timeout_keep_alive_task is None:
                 self._wait_for_the_next()
@@ -93,6 +95,11 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_bytes > limits.MAX_HEAD_BYTES:
             self._fault = 431
             self.send_400_response("")
+
+    @property
+    def _is_handed_over(self) -> bool:
+        """Whether a WebSocket has the connection now, with time limits of its own."""
+        return self.transport.get_protocol() is not self
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
