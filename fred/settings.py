@@ -51,6 +51,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "channels",
     "fred",
     "leases",
@@ -133,8 +135,22 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": None,
     "UNAUTHENTICATED_TOKEN": None,
+}
+
+# For the pages about the API, and for `manage.py spectacular`, which writes tenants_api/openapi.json.
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tenant API",
+    "DESCRIPTION": "What a compute provider on the Manifest Network serves to tenants, backends and operators.",
+    "VERSION": "1",
+    "LICENSE": {"name": "Apache-2.0"},
+    "POSTPROCESSING_HOOKS": ["tenants_api.schema.complete"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "supportedSubmitMethods": []},  # the API is at another address
+    "REDOC_DIST": "SIDECAR",
 }
 
 # Celery carries hints: a lost task costs two seconds, so nothing is kept, acknowledged late or retried by it.

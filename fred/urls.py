@@ -6,8 +6,10 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularRedocView, SpectacularSwaggerView
 
 from fred import views
+from tenants_api.schema import openapi
 
 operator_routes: list[URLPattern | URLResolver] = [
     path("health", views.health),
@@ -18,6 +20,9 @@ admin_routes: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
+    path("api/openapi.json", openapi, name="openapi"),
+    path("api/docs/", SpectacularSwaggerView.as_view(url_name="openapi")),
+    path("api/redoc/", SpectacularRedocView.as_view(url_name="openapi", template_name="api/redoc.html")),
 ]
 tenant_routes: list[URLPattern | URLResolver] = [path("", include("tenants_api.urls"))]
 

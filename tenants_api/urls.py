@@ -6,6 +6,7 @@ from tenants_api import commands, views
 from tenants_api.logs import logs
 from tenants_api.releases import releases
 from tenants_api.restore import restore
+from tenants_api.schema import openapi
 from tenants_api.workloads import workloads
 
 urlpatterns = [
@@ -19,4 +20,5 @@ urlpatterns = [
     path("v1/leases/<str:lease_uuid>/restart", commands.restart),
     path("v1/leases/<str:lease_uuid>/update", commands.update),
     path("workloads", workloads),
+    path("openapi.json", openapi),
 ]

@@ -15,6 +15,7 @@ from fred.conf import BackendConfig
 from leases.chain.client import Absent, ChainLease, ExactLease, Unknown
 from leases.chain.errors import ChainUnavailable
 from leases.status import LeaseState
+from tests.tenants_api import openapi
 from tests.tenants_api.calls import PROVIDER, SKU, bearer
 from tests.tenants_api.vectors import ALICE, LEASE
 
@@ -175,6 +176,7 @@ def ask(client, chain, house):
             response = client.post(url, body, content_type="application/octet-stream", headers=headers)
         else:
             response = client.generic(method or "GET", url, headers=headers)
+        openapi.check(method or ("GET" if body is None else "POST"), url, response)
         return SimpleNamespace(
             status=response.status_code,
             body=json.loads(response.content) if response.content else None,
