@@ -2,56 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import threading
-import time
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
-import uvicorn
-from django.conf import settings
-from django.db.models.functions import Now
-from pydantic import SecretStr
 
-from backends import load, targets
 from backends.client import BackendClient
-from backends.mock import serve
-from backends.mock.faults import RuleBook
-from fred import breaker
-from fred.conf import BackendConfig
-from fred.http import Request, fetch
-from fred.web import Web
-from leases import lanes
-from leases.models import Lease
 from leases.status import LeaseState
-from placements.callbacks_asgi import CallbackEndpoint
 from placements.models import Teardown
-from reconciliation.facts_types import Limits
-from reconciliation.look import Looker
-from tests.backends.servers import SECRET, mock_agent, served, target
-from tests.factories.backends import BackendFactory
-from tests.leases.house import config_of
-from tests.reconciliation.story import ROWS, Story, trust
+from tests.backends.servers import target
+from tests.reconciliation.bursts import LEASES, QUICK, Burst, CrashingAgent, house, mock_here
+from tests.reconciliation.story import ROWS
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, ROWS]
-
-TOKEN = "token-0123456789abcdef"
-LEASES = 20
-BURST_S = 100.0
-QUICK = Limits(
-    watch_first=timedelta(seconds=0.2),
-    watch_longest=timedelta(seconds=1),
-    confirm_after=timedelta(seconds=1),
-    source_retry=timedelta(seconds=0.5),
-    late_push=timedelta(seconds=4),
-    retry_s=(1, 1, 1, 1, 1, 1),
-    late_retry=timedelta(seconds=1),
-)
-"""The same rules with shorter intervals; the time limit of callbacks stays."""
 
 
 def some(action, route="provision", *, share=0.3, **how):
@@ -60,6 +25,10 @@ def some(action, route="provision", *, share=0.3, **how):
 
 def callbacks(kind, **how):
     return some("callback", "", kind=kind, **how)
+
+
+def lists(kind, noun="provisions"):
+    return some("inventory", noun, kind=kind)
 
 
 FAULTS = {
@@ -88,9 +57,18 @@ FAULTS = {
     "callback from tomorrow": callbacks("future"),
     "callback to a wrong query": callbacks("wrong_query"),
     "callback retained": callbacks("retained"),
-    "list without end": some("inventory", "provisions", kind="endless"),
-    "list is 404": some("inventory", "provisions", kind="not_found"),
-    "list with a row twice": some("inventory", "provisions", kind="duplicate"),
+    "list without end": lists("endless"),
+    "list is 404": lists("not_found"),
+    "list is null": lists("null"),
+    "list with a row twice": lists("duplicate"),
+    "list lacks a row": lists("omit"),
+    "list with a stranger's row": lists("foreign"),
+    "list in upper case": lists("not_canonical"),
+    "list that stands still": lists("stuck_token"),
+    "list too long": lists("oversize"),
+    "kept data are 404": lists("not_found", "retentions"),
+    "kept data without end": lists("endless", "retentions"),
+    "kept data of a stranger": lists("foreign", "retentions"),
     "point read fails": some("status", "provision_info", status=500),
 }
 THREE = [
@@ -100,95 +78,41 @@ THREE = [
 ]
 
 
-@contextmanager
-def listening(config):
-    """The callback route on a port of its own."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    endpoint = CallbackEndpoint(config)
-    server = uvicorn.Server(uvicorn.Config(Web(endpoint, [endpoint.close]), lifespan="on", log_config=None, ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started)
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listener.close()
+REFUSALS = {
+    "result fails": some("result", kind="fail", reason="ImagePullFailed", message="image pull failed"),
+    "400 in an envelope": some("status", status=400),
+    "400 in an envelope after the work": some("status", status=400, effect=True),
+}
+REFUSALS_WITH_MORE = [
+    ("result fails", "callback dropped", "list is 404"),
+    ("result fails", "result late", "callback five times"),
+    ("400 in an envelope after the work", "lost after the work", "point read fails"),
+]
+CRASHES = {
+    "before the work": {"action": "crash", "match": {"route": "provision", "every": 7}},
+    "after the work": {"action": "crash", "match": {"route": "provision", "every": 7}, "effect": True},
+    "before the callback": {"action": "callback", "match": {"every": 7}, "kind": "crash"},
+    "while it lists": {"action": "crash", "match": {"route": "provisions", "every": 2}},
+}
 
 
 @pytest.fixture
 def burst(devchain, transactional_db, valkey, monkeypatch):
     """A house with one mock backend behind its door, and a callback route that it reaches."""
-    from placements.sender import Sender
-
-    agent = mock_agent(outbox={"quick_waits": (0.05, 0.1), "slow_wait": 0.5})
-    book = RuleBook(1)
-    with ExitStack() as stack:
-        url = stack.enter_context(served(serve.behind_door(agent, agent.backend, book, token=TOKEN)))
-        entry = BackendConfig(name="b1", url=url, timeout="2s", skus=[devchain.sku_uuid])
-        base = config_of(devchain, settings.FRED, backends=(entry,)).model_copy(
-            update={"callback_secret": SecretStr(SECRET)}
-        )
-        port = stack.enter_context(listening(base))
-        config = base.model_copy(update={"callback_base_url": f"http://127.0.0.1:{port}"})
-        monkeypatch.setattr(settings, "FRED", config)
-        BackendFactory(name="b1", url=url, skus=[devchain.sku_uuid], timeout_ms=2000, is_default=True)
-        for module in (breaker, load, targets):
-            module.forget()
-        lanes.ensure_signers()
-        trust()
-        sender = Sender()
-        yield Burst(Story(devchain, {}, Looker(limits=QUICK, pushes=False), sender), url, valkey)
-        sender.drain(deadline=0.5)
-    for module in (breaker, load, targets):
-        module.forget()
-
-
-class Burst:
-    """Leases of one moment, driven until all are where they belong."""
-
-    def __init__(self, story, url, valkey):
-        self.story, self.url, self.valkey = story, url, valkey
-
-    def break_with(self, *rules):
-        headers = (("Authorization", f"Bearer {TOKEN}"),)
-        answer = fetch(Request(f"{self.url}/_mock/faults", headers, json.dumps(rules).encode(), timeout=5))
-        assert answer.status == 200, answer.body
-
-    def drive(self, leases):
-        until, swept = time.monotonic() + BURST_S, 0.0
-        while time.monotonic() < until:
-            self.story.look()
-            self.story.sender.pull()
-            lanes.run()
-            if all(self.story.state(uuid) is LeaseState.ACTIVE for uuid in leases):
-                return
-            if time.monotonic() - swept > 1.0:
-                swept = time.monotonic()
-                self.valkey.delete("fred:cb:b1")  # a minute passes for the breaker, five seconds for silence
-                breaker.forget()
-                self.story.looker.sources._backend_silence.clear()
-                self.story.sweep()
-                Lease.objects.filter(due_at__gt=Now()).update(due_at=Now())
-        where = {str(uuid)[-4:]: (row.phase, row.reason) for uuid in leases if (row := self.story.row(uuid))}
-        raise AssertionError(f"not all are ACTIVE after {BURST_S:g} s: {where}")
+    made = Counter()
+    with mock_here(made) as url, house(devchain, monkeypatch, url) as story:
+        yield Burst(story, url, valkey, made)
 
 
 def survive(burst, *rules):
     burst.break_with(*rules)
-    leases = [burst.story.create() for _ in range(LEASES)]
-    burst.drive(leases)
-    for uuid in leases:
-        assert burst.story.included("MsgAcknowledgeLease", uuid) == 1
-        assert burst.story.wishes(uuid) == {"ack": "done"}
+    leases = burst.take()
+    burst.drive(leases, LeaseState.ACTIVE)
+    burst.finish(leases)
+    burst.mend()
+    assert burst.assert_ends(leases) == (set(leases), set())
     assert not Teardown.objects.exists()
-    burst.break_with()
-    fetch(Request(f"{burst.url}/_mock/reset", (("Authorization", f"Bearer {TOKEN}"),), b"{}", timeout=5))
-    listed = BackendClient(target(burst.url)).provisions().items
-    assert {row.lease_uuid for row in listed} == {UUID(str(uuid)) for uuid in leases}
-    assert len(listed) == LEASES
-    assert {str(row.status) for row in listed} == {"ready"}
+    assert burst.made == Counter(leases)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -199,3 +123,56 @@ def test_bc_17_2_each_fault_alone(burst, name):
 @pytest.mark.parametrize("names", THREE, ids=", ".join)
 def test_bc_17_2_three_at_once(burst, names):
     survive(burst, *(FAULTS[name] for name in names))
+
+
+def be_served_or_refused(burst, *rules):
+    burst.break_with(*rules)
+    leases = burst.take()
+    burst.drive(leases, LeaseState.ACTIVE, LeaseState.REJECTED)
+    burst.finish(leases)
+    burst.mend()
+    served, refused = burst.assert_ends(leases)
+    assert served
+    assert refused
+    assert max(burst.made.values()) == 1
+    return refused
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_bc_17_2_what_is_refused_or_fails_is_rejected_once_and_leaves_nothing(burst, name):
+    be_served_or_refused(burst, REFUSALS[name])
+
+
+@pytest.mark.parametrize("names", REFUSALS_WITH_MORE, ids=", ".join)
+def test_bc_17_2_a_refusal_and_two_more_at_once(burst, names):
+    known = {**FAULTS, **REFUSALS}
+    be_served_or_refused(burst, *(known[name] for name in names))
+
+
+def test_bc_17_2_a_result_that_never_comes_ends_with_the_time_limit(burst):
+    """BC-101, P31: what got ready meanwhile is served, the rest rejected and removed"""
+    burst.story.looker.limits = replace(QUICK, callback_timeout=timedelta(seconds=8))
+    refused = be_served_or_refused(burst, some("result", kind="never"))
+    assert {burst.story.lease_on_chain(uuid).rejection_reason for uuid in refused} == {"callback timeout"}
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_bc_17_2_an_agent_that_dies_again_and_again(devchain, valkey, monkeypatch, tmp_path, name):
+    """Its file outlives it: what it promised it does, what it lost is found."""
+    agent = CrashingAgent(tmp_path / "state.sqlite", [CRASHES[name]])
+    try:
+        wait_until(agent.answers, timeout=60.0)
+        with house(devchain, monkeypatch, agent.url) as story:
+            burst = Burst(story, agent.url, valkey, Counter())
+            leases = burst.take()
+            burst.drive(leases, LeaseState.ACTIVE)
+            burst.finish(leases)
+            assert agent.crashes
+            wait_until(agent.answers, timeout=60.0)
+            agent.rules = []
+            assert burst.assert_ends(leases) == (set(leases), set())
+            client = BackendClient(target(agent.url))
+            assert {len(client.releases(uuid)) for uuid in leases} == {1}, "each was made once"
+    finally:
+        agent.stop()
+    assert len(leases) == LEASES
