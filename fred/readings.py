@@ -19,6 +19,12 @@ from leases.status import LeaseState
 from tenants_api.event_slots import open_streams
 
 _STUCK_AFTER: Final = 8
+_PHASES: Final = ("reserved", "in_doubt")
+_OF_COMMANDS: Final = (
+    "fred_maintenance_pending",
+    "fred_maintenance_pending_bytes",
+    "fred_maintenance_pending_oldest_age_seconds",
+)
 _PROCESSES: Final = ("web", "worker", "watcher", "beat")
 _QUEUES: Final = ("lifecycle", "dispatch", "chain", "sweep")
 
@@ -39,7 +45,16 @@ SELECT 'fred_provisioner_deferred_closes_oldest_age_seconds', '', '',
        COALESCE(extract(epoch FROM now() - min(created_at)), 0)
   FROM placements_teardown WHERE state <> 'done'
 UNION ALL
-SELECT 'fred_payload_stored_count', '', '', count(*) FROM leases_payload
+SELECT 'fred_maintenance_pending', state, '', count(*)
+  FROM placements_maintenancecommand WHERE settled_at IS NULL GROUP BY state
+UNION ALL
+SELECT 'fred_maintenance_pending_bytes', state, '', sum(size_bytes)
+  FROM placements_maintenancecommand WHERE settled_at IS NULL GROUP BY state
+UNION ALL
+SELECT 'fred_maintenance_pending_oldest_age_seconds', state, '', extract(epoch FROM now() - min(admitted_at))
+  FROM placements_maintenancecommand WHERE settled_at IS NULL GROUP BY state
+UNION ALL
+SELECT 'fred_payload_stored_count', '', '', count(*) FROM leases_payload WHERE state = 'current'
 UNION ALL
 SELECT 'fred_payload_leases_awaiting', '', '', count(*)
   FROM leases_lease AS l
@@ -88,11 +103,15 @@ WITH due AS (
     SELECT 'lease' AS kind, due_at FROM leases_lease WHERE due_at <= now()
     UNION ALL SELECT 'backend', due_at FROM placements_operation WHERE due_at <= now()
     UNION ALL SELECT 'backend', due_at FROM placements_teardown WHERE due_at <= now()
+    UNION ALL SELECT 'backend', due_at FROM placements_maintenancecommand WHERE due_at <= now()
     UNION ALL SELECT 'chain', due_at FROM leases_chainaction WHERE due_at <= now()
 )
 """
 _LABELS: Final = {
     "fred_lease_count": 1,
+    "fred_maintenance_pending": 1,
+    "fred_maintenance_pending_bytes": 1,
+    "fred_maintenance_pending_oldest_age_seconds": 1,
     "fred_outbox_pending": 1,
     "fred_outbox_oldest_age_seconds": 1,
     "fred_lease_provision_count": 2,
@@ -122,6 +141,7 @@ def of_the_database() -> Mapping[str, Samples]:
     """Counts of rows. Kinds of due rows and chain states are there with zero when nothing is in them."""
     made: dict[str, dict[tuple[str, ...], float]] = {
         "fred_lease_count": {(state.name.lower(),): 0.0 for state in LeaseState if state},
+        **{name: {(phase,): 0.0 for phase in _PHASES} for name in _OF_COMMANDS},
         "fred_outbox_pending": {(kind,): 0.0 for kind in ("lease", "backend", "chain")},
         "fred_outbox_oldest_age_seconds": {(kind,): 0.0 for kind in ("lease", "backend", "chain")},
     }

@@ -47,6 +47,14 @@ def kept() -> Iterator[Kept]:
         history,
     )
     yield Kept("placements_operation", "id", "r.settled_at < now() - %s", settled)
+    # Those of a live lease are kept for repeats of their keys, a bounded number of them.
+    yield Kept(
+        "placements_maintenancecommand",
+        "id",
+        "r.finished_at < now() - %s"
+        " AND EXISTS (SELECT FROM leases_lease AS l WHERE l.uuid = r.lease_uuid AND l.chain_state >= 3)",
+        settled,
+    )
     yield Kept("placements_teardown", "id", "r.state = 'done' AND r.done_at < now() - %s", settled)
     yield Kept(
         "leases_chainaction", "id", "r.state IN ('done', 'moot', 'failed') AND r.decided_at < now() - %s", settled

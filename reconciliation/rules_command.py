@@ -16,7 +16,6 @@ from reconciliation.decisions import CommandResult, Conclude, Decision, EndComma
 from reconciliation.facts_types import Absent, CallbackFact, LeaseFacts, Limits, NeedKind, NotRead, Unknown
 
 S = CommandState
-PHASE = "maintaining"
 CLOCKS_DIFFER = timedelta(seconds=5)
 """How much a backend's clock may be behind ours when it dates a release."""
 RUNNING = frozenset({"active", "superseded"})
@@ -29,7 +28,7 @@ def command_on_wire(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisio
     command = facts.command
     if facts.is_ended or command is None or command.on_wire_until is None or not command.is_on_wire(now):
         return None
-    return Decision(Wait(), PHASE, "", min(command.on_wire_until - now, limits.longest))
+    return Decision(Wait(), "maintaining", "", min(command.on_wire_until - now, limits.longest))
 
 
 def command_reported(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
@@ -45,7 +44,7 @@ def command_reported(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisi
             return Decision(Need(NeedKind.MAINTENANCE_READ), after=limits.watch_first)
         failed = any(one.status == "failed" for one in heard)
         if isinstance(facts.maintenance, Unknown) and failed and _age(sent[0], now) <= limits.maintenance_timeout:
-            return Decision(Wait(), PHASE, facts.maintenance.reason, limits.watch_first)
+            return Decision(Wait(), "maintaining", facts.maintenance.reason, limits.watch_first)
     results = tuple(_reported(facts, heard, sent))
     events = tuple(("ready", "") if one.status == "success" else ("failed", one.error) for one in heard)
     return Decision(Conclude(results, events, tuple(one.id for one in heard)), after=limits.at_once)
@@ -62,13 +61,14 @@ def command_reserved(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisi
         return Decision(Conclude((CommandResult(command.id, S.FAILED, UNDELIVERED),)), after=limits.at_once)
     backend = facts.world.backend(command.backend)
     if backend is None:
-        return Decision(Wait(), PHASE, "backend_unconfigured", limits.longest)
+        return Decision(Wait(), "maintaining", "backend_unconfigured", limits.longest)
     if not backend.takes_calls:
-        return Decision(Wait(), PHASE, "backend_fenced" if backend.fenced else "backend_dialect", limits.longest)
+        reason = "backend_fenced" if backend.fenced else "backend_dialect"
+        return Decision(Wait(), "maintaining", reason, limits.longest)
     reason = "backend_silent" if command.refusal == NOT_SENT else ""
     if command.due_at is None or command.valid_until is None or command.valid_until <= now:
-        return Decision(PushCommand(command.id), PHASE, reason, limits.longest)
-    return Decision(Wait(), PHASE, reason, min(command.valid_until - now, limits.longest))
+        return Decision(PushCommand(command.id), "maintaining", reason, limits.longest)
+    return Decision(Wait(), "maintaining", reason, min(command.valid_until - now, limits.longest))
 
 
 def command_in_doubt(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
@@ -87,7 +87,7 @@ def command_in_doubt(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisi
         return Decision(Conclude((CommandResult(command.id, S.FAILED, UNHEARD),)), after=limits.at_once)
     reason = facts.maintenance.reason if isinstance(facts.maintenance, Unknown) else "in_doubt"
     wait = min(max(age / 2, limits.watch_first), limits.watch_longest)
-    return Decision(Wait(), PHASE, reason, wait)
+    return Decision(Wait(), "maintaining", reason, wait)
 
 
 def command_unreported(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:

@@ -50,6 +50,21 @@ def test_due_rows_nobody_took_are_counted_with_the_age_of_the_oldest():
     assert 25 < found["fred_outbox_oldest_age_seconds"][("lease",)] < 60
 
 
+def test_restarts_and_updates_whose_answer_is_not_decided_are_counted_by_how_far_they_are():
+    from tests.factories.placements import CommandFactory
+
+    hour = timedelta(hours=1)
+    CommandFactory(size_bytes=7, admitted_at=timezone.now() - hour, due_at=timezone.now())
+    CommandFactory(size_bytes=3)
+    CommandFactory(state="accepted", settled_at=timezone.now(), size_bytes=9)
+    found = readings.of_the_database()
+    assert found["fred_maintenance_pending"] == {("reserved",): 2, ("in_doubt",): 0}
+    assert found["fred_maintenance_pending_bytes"] == {("reserved",): 10, ("in_doubt",): 0}
+    ages = found["fred_maintenance_pending_oldest_age_seconds"]
+    assert 3600 <= ages["reserved",] < 3700
+    assert found["fred_outbox_pending"]["backend",] == 1
+
+
 def test_a_lease_is_stuck_at_the_eighth_failure():
     lease(LeaseState.ACTIVE, attempts=7)
     lease(LeaseState.ACTIVE, attempts=8)
