@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 CLIENT_IP: Final = "fred.client_ip"
@@ -25,12 +26,13 @@ def client_ip(scope: Mapping[str, Any], trusts: Callable[[str], bool]) -> str:
         return direct
     headers = scope["headers"]
     for hop in _hops(headers):
-        if _parsed(hop) is not None and not _is_trusted(hop, trusts):
+        if _canonical(hop) is not None and not _is_trusted(hop, trusts):
             return hop
     real = next((value.decode("latin-1").strip() for name, value in headers if name == _REAL), "")
-    return real if _parsed(real) is not None else direct
+    return real if _canonical(real) is not None else direct
 
 
+@lru_cache(maxsize=8192)
 def bucket_key(address: str) -> str:
     """What clients are counted by: an IPv4 address, the /64 of an IPv6 address; all others together."""
     found = _parsed(address)
@@ -50,8 +52,14 @@ def _hops(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
 
 
 def _is_trusted(address: str, trusts: Callable[[str], bool]) -> bool:
+    found = _canonical(address)
+    return found is not None and trusts(found)
+
+
+@lru_cache(maxsize=8192)
+def _canonical(address: str) -> str | None:
     found = _parsed(address)
-    return found is not None and trusts(str(found))
+    return None if found is None else str(found)
 
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -116,9 +116,9 @@ class Prober:
         return self._questions
 
     @property
-    def last(self) -> Report:
-        """What was found last, however long ago; nobody waits for it."""
-        return self._last
+    def last(self) -> Report | None:
+        """What was found last, however long ago; nobody waits for it. None before anything was."""
+        return self._last if self._last_at > float("-inf") else None
 
     def report(self) -> Report:
         """The state now, at most `shared_for_s` old; takes the deadline at most."""

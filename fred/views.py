@@ -52,7 +52,8 @@ def health(request: HttpRequest) -> HttpResponse:
     Who asks more often than may be gets what was last known, and nobody is asked for it.
     """
     scope: Mapping[str, Any] = getattr(request, "scope", {})
-    return json(_body_of(_prober().last if OVER_LIMIT in scope else _prober().report()))
+    known = _prober().last if OVER_LIMIT in scope else None
+    return json(_body_of(known or _prober().report()))
 
 
 @read_only

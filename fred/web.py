@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import structlog
@@ -113,7 +114,7 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
         routed,
         cors_origins=config.cors_origins,
         limit=AddressLimit(rate=config.rate_limit_rps, burst=config.rate_limit_burst),
-        trusts=config.trusts,
+        trusts=lru_cache(maxsize=4096)(config.trusts),
         error_body=error_body,
     )
     return Web(edge, [_closer(django_views), callbacks.close, events.close, edge.close, _drain])

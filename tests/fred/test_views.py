@@ -10,10 +10,12 @@ from datetime import timedelta
 import orjson
 import pytest
 from django.db import connection
+from django.http import HttpRequest
 from django.utils.timezone import now
 
 from backends.models import Backend, HealthCheck
 from fred import checks, views
+from fred.address_limit import OVER_LIMIT
 from fred.asgi import application
 from fred.health import Finding, Part, Prober, Question, Verdict
 from reconciliation.models import Sweep, SweepBackend
@@ -27,8 +29,9 @@ def ask(method: str, path: str, **kwargs):
 @pytest.fixture(autouse=True)
 def fresh_prober():
     views._prober.cache_clear()
+    prober = views._prober
     yield
-    views._prober.cache_clear()
+    prober.cache_clear()
 
 
 @pytest.fixture
@@ -148,7 +151,8 @@ def test_a_sweep_that_missed_a_backend_leaves_the_last_complete_one_standing(pro
         ),
     ],
 )
-def test_what_is_missing_elsewhere_only_degrades(probed, valkey, break_it, check):
+def test_ta99_ta100_what_is_missing_elsewhere_only_degrades(probed, valkey, break_it, check):
+    """A backend that accepts and never answers is one whose probe failed: whoever asks here waits for nobody."""
     break_it(valkey)
     answer = ask("GET", "/readyz")
     assert answer.status == 200
@@ -205,6 +209,22 @@ def test_a_check_that_hangs_costs_the_deadline_once_and_one_thread():
     assert prober.report().verdict is Verdict.UNHEALTHY
     assert len(started) == 1
     release.set()
+
+
+def test_ta34_health_over_the_limit_tells_what_was_known_and_asks_nobody(monkeypatch):
+    asked = []
+    monkeypatch.setattr(views, "_prober", lambda: prober)
+    prober = Prober(
+        [Question("q", lambda: asked.append(1) or Part([Finding("x", local=True)]), lambda: Part([]))],
+        shared_for_s=-1.0,
+    )
+    over = HttpRequest()
+    over.method, over.scope = "GET", {OVER_LIMIT: True}
+    within = HttpRequest()
+    within.method = "GET"
+    bodies = [orjson.loads(views.health(one).content) for one in (over, within, over, over)]
+    assert [body["checks"] for body in bodies] == [{"x": {"status": "healthy"}}] * 4
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(
