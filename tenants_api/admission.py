@@ -5,12 +5,13 @@ name the same lease, and that the token was not used before. Then, when the rout
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.conf import settings
 
+from fred.buckets import Draw
 from fred.decoding import DecodeError, decode_uuid
 from leases.status import LeaseState
 from tenants_api import auth, lease_reads, throttles
@@ -24,11 +25,15 @@ Kind = Literal["access", "payload"]
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A caller whose token is right for the lease of the path. ``path`` is the lease as the caller wrote it."""
+    """A caller whose token is right for the lease of the path. ``path`` is the lease as the caller wrote it.
+
+    ``draw`` is how the tenant's bucket stands, if tenants are limited.
+    """
 
     token: TenantToken
     path: str
     lease_uuid: UUID
+    draw: Draw | None = field(default=None, kw_only=True)
 
     @property
     def head(self) -> dict[str, Any]:
@@ -88,8 +93,9 @@ def admit(
             early()
         _path_uuid(path)
     token = auth.authenticate(authorization, kind=kind)
+    draw = None
     if limited:
-        throttles.charge(token.tenant)
+        draw = throttles.charge(token.tenant)
         if early:
             early()
     uuid = _path_uuid(path)
@@ -97,7 +103,7 @@ def admit(
         raise unauthorized()
     if once:
         auth.spend(token)
-    return Admitted(token, path, uuid)
+    return Admitted(token, path, uuid, draw=draw)
 
 
 def check_method(method: str, expected: str) -> None:

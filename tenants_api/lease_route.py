@@ -10,9 +10,11 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
-from tenants_api import audits
+from fred.buckets import Draw
+from tenants_api import audits, throttles
 from tenants_api.admission import Admitted, Kind, admit, check_method
 from tenants_api.errors import ApiError, request_id_of
+from tenants_api.throttles import RateLimited
 
 OPERATION: Final = "fred.operation_id"
 """Key in a request's META for what its audit row names."""
@@ -72,6 +74,7 @@ def lease_route(
 
         @wraps(route)
         def view(request: HttpRequest, lease_uuid: str) -> HttpResponse:
+            informed = request.META.get("HTTP_X_RATELIMIT_INFO") == "1"
             try:
                 admitted = admit(
                     method=request.method or "",
@@ -82,14 +85,24 @@ def lease_route(
                     expects=method,
                     early=early and (lambda: early(request)),
                 )
+            except RateLimited as error:
+                return _informed(error.response(request), error.draw if informed else None)
             except ApiError as error:
                 return error.response(request)
             call = Call(admitted.token, admitted.path, admitted.lease_uuid, request)
-            return _audited(call, answer) if method == "POST" else answer(call)
+            response = _audited(call, answer) if method == "POST" else answer(call)
+            return _informed(response, admitted.draw if informed else None)
 
         return view
 
     return decorate
+
+
+def _informed(response: HttpResponse, draw: Draw | None) -> HttpResponse:
+    """Say how the tenant's bucket stands, if that is asked."""
+    for name, value in (throttles.info(draw) if draw else {}).items():
+        response[name] = value
+    return response
 
 
 def _audited(call: Call, route: Route) -> HttpResponse:

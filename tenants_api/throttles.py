@@ -1,16 +1,28 @@
 """How many calls a tenant may make: one bucket each, shared by all processes."""
 
-import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from django.conf import settings
 
 from fred import metrics
-from fred.buckets import Buckets
+from fred.buckets import Buckets, Draw, retry_after
 from tenants_api.errors import ApiError
 
-MAX_RETRY_AFTER_S: Final = 86_400
+IDLE_S: Final = 300.0
+"""A bucket unused for so long is forgotten: it is full again."""
+INFO: Final = "X-RateLimit-Info"
+"""Who sends this header with the value 1 is told how the bucket stands."""
+
+
+class RateLimited(ApiError):
+    """The tenant has no token left; the call took nothing."""
+
+    def __init__(self, draw: Draw) -> None:
+        headers = {"Retry-After": str(retry_after(draw.rate))}
+        super().__init__(429, "rate limit exceeded", error_code="rate_limited_tenant", headers=headers)
+        self.draw = draw
 
 
 def is_on() -> bool:
@@ -18,22 +30,25 @@ def is_on() -> bool:
     return bool(settings.FRED.tenant_rate_limit_rps > 0)
 
 
-def charge(tenant: str) -> None:
-    """Take one token of a tenant whose proof was verified. Raises the 429 when there is none, which takes nothing."""
-    rps: float = settings.FRED.tenant_rate_limit_rps
-    if _buckets(rps, settings.FRED.tenant_rate_limit_burst).take(tenant) > 0:
+def charge(tenant: str) -> Draw:
+    """Take one token of a tenant whose proof was verified. Raises RateLimited when there is none."""
+    buckets = _buckets(settings.FRED.tenant_rate_limit_rps, settings.FRED.tenant_rate_limit_burst)
+    (draw,) = buckets.draw([tenant])
+    if draw.wait_s > 0:
         metrics.RATE_LIMIT_REJECTIONS.labels(limiter="tenant").inc()
-        headers = {"Retry-After": str(retry_after(rps))}
-        raise ApiError(429, "rate limit exceeded", error_code="rate_limited_tenant", headers=headers)
+        raise RateLimited(draw)
+    return draw
 
 
-def retry_after(rps: float) -> int:
-    """Whole seconds until a bucket of this rate has a new token, 1 to 86400; 1 for what is no rate."""
-    if not (math.isfinite(rps) and rps > 0):
-        return 1
-    return max(1, math.ceil(min(1 / rps, MAX_RETRY_AFTER_S)))
+def info(draw: Draw) -> Mapping[str, str]:
+    """Headers that say how the bucket stands: its size, whole tokens left, seconds until it is full."""
+    return {
+        "RateLimit-Limit": str(draw.limit),
+        "RateLimit-Remaining": str(draw.remaining),
+        "RateLimit-Reset": str(draw.reset_s),
+    }
 
 
 @lru_cache(maxsize=8)
 def _buckets(rate: float, burst: int) -> Buckets:
-    return Buckets("tenant", rate=rate, burst=burst)
+    return Buckets("tenant", rate=rate, burst=burst, idle_s=IDLE_S)

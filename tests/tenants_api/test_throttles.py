@@ -2,7 +2,6 @@
 
 import pytest
 
-from tenants_api import throttles
 from tenants_api.errors import ApiError
 from tests.tenants_api.calls import bearer, envelope, token
 from tests.tenants_api.vectors import ALICE, BOB, LEASE
@@ -13,28 +12,6 @@ LIMITED = envelope("rate limit exceeded", 429)
 
 def limit(settings, *, rps, burst):
     settings.FRED = settings.FRED.model_copy(update={"tenant_rate_limit_rps": rps, "tenant_rate_limit_burst": burst})
-
-
-@pytest.mark.parametrize(
-    ("rps", "expected"),
-    [
-        (100.0, 1),
-        (10.0, 1),
-        (5.0, 1),
-        (1.0, 1),
-        (0.5, 2),
-        (0.33, 4),
-        (0.1, 10),
-        (1e-10, 86_400),
-        (5e-324, 86_400),
-        (0.0, 1),
-        (-1.0, 1),
-        (float("nan"), 1),
-        (float("inf"), 1),
-    ],
-)
-def test_ta33_how_long_a_refused_caller_waits(rps, expected):
-    assert throttles.retry_after(rps) == expected
 
 
 def test_ta35_ten_calls_of_a_tenant_at_once_then_429_and_others_go_on(ask, lease, settings):
@@ -71,6 +48,25 @@ def test_a_refused_call_spends_no_token_of_its_own(ask, lease, backends, setting
     assert ask("connection", headers=headers).status == 429
     limit(settings, rps=0.0, burst=0)
     assert ask("connection", headers=headers).status == 200
+
+
+def test_who_asks_is_told_how_the_bucket_stands(ask, lease, settings):
+    limit(settings, rps=0.01, burst=2)
+    asked = {"X-RateLimit-Info": "1"}
+    found = [ask("status", headers={**bearer(), **asked}) for _ in range(3)]
+    names = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+    assert [one.status for one in found] == [200, 200, 429]
+    assert [[one.headers[name] for name in names[:2]] for one in found] == [["2", "1"], ["2", "0"], ["2", "0"]]
+    resets = [int(one.headers["RateLimit-Reset"]) for one in found]
+    assert resets == pytest.approx([100, 200, 200], abs=20)
+    for headers in ({}, {"X-RateLimit-Info": "yes"}):
+        assert not set(names) & ask("status", headers={**bearer("bob"), **headers}).headers.keys()
+
+
+def test_switched_off_nobody_is_told_anything(ask, lease, settings):
+    limit(settings, rps=0.0, burst=0)
+    found = ask("status", headers={**bearer(), "X-RateLimit-Info": "1"})
+    assert (found.status, "RateLimit-Limit" in found.headers) == (200, False)
 
 
 def test_switched_off_nobody_is_limited(ask, lease, settings):
