@@ -45,6 +45,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._write_until = _NEVER
         self._stalled_at = _NEVER
         self._gone_until = _NEVER
+        self._linger_until = _NEVER
         self._fault = 400
         self._opens_socket = False
         self.is_stream = False
@@ -69,7 +70,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._gone_until = min(self._gone_until, now + self._times.stall_s)
             if now > self._gone_until:
                 self.transport.abort()
-        elif now > self._head_until or (now > self._body_until and not self.is_answering):
+        elif now > min(self._head_until, self._linger_until) or (now > self._body_until and not self.is_answering):
             self.transport.close()
         elif now > self._write_until or (self.is_stream and now - self._stalled_at > self._times.stall_s):
             self.transport.abort()
@@ -81,6 +82,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; whoever sends nothing but line feeds between requests is idle."""
+        if self._linger_until != _NEVER:
+            return
         in_head = self._head_until != _NEVER
         super().data_received(data)
         if self.transport.is_closing() or self.parser is None:
@@ -141,7 +144,11 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is written; the next request may start."""
         self._write_until = _NEVER
-        super().on_response_complete()
+        if self.expect_100_continue and self.cycle.more_body:
+            # Nobody asked for the body. Whether it comes all the same cannot be told from the next request.
+            self.end()
+        if self._linger_until == _NEVER:
+            super().on_response_complete()
 
     def pause_writing(self) -> None:
         """The client does not take what is written."""
@@ -176,13 +183,28 @@ class HttpProtocol(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         self.transport.write(envelope.raw_response(self._fault, self.server_state.default_headers))
-        self.transport.close()
+        self._linger()
 
-    def end_stream(self) -> None:
-        """End a connection that outlived the stop of the server."""
-        self.transport.close()
+    def end(self) -> None:
+        """Close the connection, but not before a client that is still sending could read its answer."""
+        if self._body_until == _NEVER:
+            self.transport.close()
+        else:
+            self._linger()
+
+    def _linger(self) -> None:
+        """Say that nothing more is written, and take no notice of what comes for a moment.
+
+        To close at once would answer what still comes with a reset, which takes an unread answer away.
+        """
+        self._head_until = self._body_until = self._write_until = _NEVER
+        self._linger_until = self.loop.time() + limits.LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.transport = _Gentle(self.transport, self)  # type: ignore[assignment]
         self._write_until = self.loop.time() + self._times.write_s
         self.is_stream = False
         super()._start_asgi_task(cycle, app)
@@ -205,6 +227,20 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _wait_for_the_next(self) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(self._times.idle_s, self.timeout_keep_alive_handler)
+
+
+class _Gentle:
+    """The transport as an answer sees it: its end is the protocol's to make."""
+
+    __slots__ = ("_protocol", "is_closing", "write")
+
+    def __init__(self, transport: Transport, protocol: HttpProtocol) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self._protocol = protocol
+
+    def close(self) -> None:
+        self._protocol.end()
 
 
 def _target(url: bytes) -> bytes:

@@ -16,6 +16,8 @@ MAX_HEAD_BYTES: Final = 65_536
 """Request line and headers together; more is answered with 431."""
 MAX_DRAINED_BYTES: Final = 262_144
 """So much of a body that nobody reads is taken so that its connection can be used again; more ends the connection."""
+LINGER_S: Final = 0.5
+"""How long a client that is still sending may read the answer that ends its connection."""
 MAX_MESSAGE_BYTES: Final = 512
 """The largest message of a WebSocket's client; one byte more is answered with close code 1009."""
 SOCKET_BUFFER_BYTES: Final = 16_384

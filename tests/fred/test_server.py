@@ -115,6 +115,39 @@ async def deaf(scope, receive, send):
     await send({"type": "http.response.body", "body": b""})
 
 
+async def closing(scope, receive, send):
+    """Answers at once that it wants no more on this connection."""
+    if scope["type"] == "lifespan":
+        await live(receive, send)
+        return
+    await send({"type": "http.response.start", "status": 400, "headers": [(b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+def test_a_client_that_is_still_sending_can_read_the_answer_that_ends_its_connection():
+    with served(closing) as server, server.connect() as line:
+        line.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n")
+        for _ in range(100):
+            line.send(b"y" * 100_000)
+        answer = line.answer()
+        assert (answer.status, answer.body, answer.headers["connection"]) == (400, b"no", "close")
+        assert line.rest() == b""
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_body_that_waits_to_be_asked_for(reads):
+    with served(echo if reads else deaf) as server, server.connect() as line:
+        line.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        answer = line.answer()
+        if reads:
+            assert answer.status == 100
+            line.send(b"abc")
+            assert line.answer().body == b"3 /x"
+        else:
+            assert answer.status == 200
+            assert line.rest() == b""
+
+
 @pytest.mark.parametrize(("length", "again"), [(MAX_DRAINED_BYTES, True), (MAX_DRAINED_BYTES + 300_000, False)])
 def test_a_body_that_nobody_reads_is_drained_up_to_a_limit(length, again):
     with served(deaf) as server, server.connect() as line:
