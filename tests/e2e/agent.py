@@ -1,8 +1,9 @@
 """Mock agents in one process, each on its own port. They note every order they answer, and hold answers when told to.
 
-`python -m tests.e2e.agent JSON`: a list of `{"name", "port", "fail_ratio"?, "delay_s"?, "refuse"?}`. The key, the
-folder of their files and the file of notes come from the environment. Control, for tests: `POST /test/hold/provision`,
-`POST /test/release/provision` (the same for `deprovision`); a held order is carried out, only its answer waits.
+`python -m tests.e2e.agent JSON`: a list of `{"name", "port", "fail_ratio"?, "delay_s"?, "keep_s"?, "refuse"?}`. The
+key, the folder of their files and the file of notes come from the environment. Control, for tests:
+`POST /test/hold/provision`, `POST /test/release/provision` (the same for `deprovision`); a held order is carried out,
+only its answer waits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from backends.mock import serve
 from fred.conf import AgentConfig
 
 REFUSAL = (400, {"error": "no such offer here", "validation_code": "unknown_sku"})
-ORDERS = ("/provision", "/deprovision")
+ORDERS = ("/provision", "/deprovision", "/restart", "/update")
 
 
 class Noted:
@@ -88,6 +89,7 @@ def server(spec: dict[str, Any], folder: Path, notes: int) -> uvicorn.Server:
         state_path=str(folder / f"{spec['name']}.sqlite"),
         fail_ratio=spec.get("fail_ratio", 0.0),
         delay=timedelta(seconds=spec.get("delay_s", 0)),
+        retention=timedelta(seconds=spec.get("keep_s", 0)),
     )
     app = Noted(serve.agent(config), spec, notes)
     return uvicorn.Server(
