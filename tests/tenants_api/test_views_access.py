@@ -1,21 +1,33 @@
 """Who is let in to the lease routes, in which order things are checked, and what a refusal looks like."""
 
+import base64
+import json
 import time
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.db import connection, connections
+from django.utils import timezone
 
 from leases.models import Lease
 from leases.status import LeaseState
 from tenants_api.models import UsedToken
 from tests.factories.leases import LeaseFactory
-from tests.tenants_api.calls import PROVIDER, bearer, envelope
+from tests.tenants_api.calls import PROVIDER, bearer, envelope, token
 from tests.tenants_api.placed import placed
 from tests.tenants_api.vectors import ALICE, BOB, LEASE, VECTORS, vector
 
 pytestmark = pytest.mark.django_db
-ACCESS = ["status", "provision", "connection"]
+ACCESS = ["status", "provision", "connection", "logs", "releases"]
+BODIES = {
+    "data": b"x",
+    "restart": b"",
+    "update": b'{"payload":"e30="}',
+    "restore": b'{"from_lease_uuid":"0190a1b2-c3d4-7e5f-8a9b-ffffffffffff"}',
+}
+ROUTES = [*ACCESS, *BODIES]
+PENDING_ONLY = {"data", "restore"}
 UNAUTHORIZED = envelope("unauthorized", 401)
 
 
@@ -43,9 +55,14 @@ def test_ta1_refused_vectors_are_401(entry, ask, at, lease, settings):
     assert set(found.headers) == {"Content-Type"}
 
 
-@pytest.mark.parametrize("route", [*ACCESS, "data"])
+def fitting(route, **fields):
+    """Headers with a token of the kind that a route takes."""
+    return bearer(**{**({"meta_hash": "00" * 32} if route == "data" else {}), **fields})
+
+
+@pytest.mark.parametrize("route", ROUTES)
 def test_no_header_is_401(route, ask, lease):
-    found = ask(route, headers={}, body=b"x" if route == "data" else None)
+    found = ask(route, headers={}, body=BODIES.get(route))
     assert (found.status, found.body) == (401, UNAUTHORIZED)
 
 
@@ -93,18 +110,29 @@ def test_ta7_of_equal_requests_at_one_moment_one_gets_through(run_in_threads, le
         assert sorted(run_in_threads(4, call)) == [200, 401, 401, 401]
 
 
-def test_ta8_without_the_store_nothing_is_done(ask, lease, backends, chain):
+@pytest.fixture
+def without_store(lease):
+    """The table of used tokens is gone until the test ends."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE tenants_api_usedtoken RENAME TO away")
+
+
+@pytest.mark.parametrize("route", ["connection", "restart", "update", "restore"])
+def test_ta8_without_the_store_nothing_is_done(route, ask, without_store, backends, chain):
+    with connection.cursor() as cursor:
         cursor.execute("SAVEPOINT before")
-    found = ask("connection")
+    found = ask(route, body=BODIES.get(route))
     connections["default"].needs_rollback = False
     with connection.cursor() as cursor:
         cursor.execute("ROLLBACK TO before")
     assert (found.status, found.body) == (503, envelope("service temporarily unavailable", 503))
+    assert found.headers["Retry-After"] == "1"
     assert (backends.one.calls, chain.asked) == ([], [])
-    assert ask("status").status == 200
-    assert ask("provision").status == 404
+
+
+@pytest.mark.parametrize(("route", "status"), [("status", 200), ("provision", 404), ("logs", 404), ("releases", 404)])
+def test_ta8_what_needs_no_store_works_without(route, status, ask, without_store):
+    assert ask(route).status == status
 
 
 def test_ta9_a_failing_request_spends_its_token(ask, chain, watcher):
@@ -160,37 +188,41 @@ def test_ta14_a_valid_token_for_no_uuid(ask):
         ("status", LeaseState.CLOSED, (403, "forbidden")),
         ("provision", LeaseState.ACTIVE, (403, "forbidden")),
         ("data", LeaseState.ACTIVE, (403, "forbidden")),
+        ("restart", LeaseState.CLOSED, (404, "lease not found or not active")),
+        ("restart", LeaseState.ACTIVE, (403, "forbidden")),
+        ("update", LeaseState.PENDING, (404, "lease not found or not active")),
+        ("restore", LeaseState.PENDING, (403, "forbidden")),
+        ("restore", LeaseState.ACTIVE, (403, "forbidden")),
+        ("logs", LeaseState.CLOSED, (403, "forbidden")),
+        ("releases", LeaseState.CLOSED, (403, "forbidden")),
     ],
 )
 def test_ta15_a_foreign_lease(route, state, expected, ask, lease):
     Lease.objects.update(chain_state=state, tenant=BOB)
-    headers = bearer(meta_hash="00" * 32) if route == "data" else None
-    found = ask(route, headers=headers, body=b"x" if route == "data" else None)
+    found = ask(route, headers=fitting(route), body=BODIES.get(route))
     assert (found.status, found.body) == (expected[0], envelope(expected[1], expected[0]))
 
 
-@pytest.mark.parametrize("route", [*ACCESS, "data"])
+@pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("stored", [True, False])
 def test_ta16_a_lease_of_another_provider_is_403(route, stored, ask, chain, lease):
     from leases.chain.client import Doubt, Unknown
 
     if stored:
         Lease.objects.update(
-            provider_uuid="0190a1b2-0000-7000-8000-00000000000b", chain_state=2 if route != "data" else 1
+            provider_uuid="0190a1b2-0000-7000-8000-00000000000b", chain_state=1 if route in PENDING_ONLY else 2
         )
     else:
         Lease.objects.all().delete()
         chain.known[uuid.UUID(LEASE)] = Unknown("another provider's", Doubt.FOREIGN)
-    headers = bearer(meta_hash="00" * 32) if route == "data" else None
-    found = ask(route, headers=headers, body=b"x" if route == "data" else None)
+    found = ask(route, headers=fitting(route), body=BODIES.get(route))
     assert (found.status, found.body) == (403, envelope("forbidden", 403))
 
 
-@pytest.mark.parametrize("route", [*ACCESS, "data"])
+@pytest.mark.parametrize("route", ROUTES)
 def test_ta17_a_silent_chain_is_500(route, ask, chain, watcher, backends):
     chain.fails = True
-    headers = bearer(meta_hash="00" * 32) if route == "data" else None
-    found = ask(route, headers=headers, body=b"x" if route == "data" else None)
+    found = ask(route, headers=fitting(route), body=BODIES.get(route))
     assert (found.status, found.body) == (500, envelope("internal server error", 500))
     assert backends.one.calls == []
 
@@ -210,8 +242,9 @@ def test_ta22_another_method_is_405_before_any_token(method, route, ask):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
-def test_ta22_the_upload_takes_only_post(method, ask):
-    found = ask("data", headers={}, method=method)
+@pytest.mark.parametrize("route", BODIES)
+def test_ta22_what_changes_something_takes_only_post(method, route, ask):
+    found = ask(route, headers={}, method=method)
     assert (found.status, found.headers["Allow"]) == (405, "POST")
 
 
@@ -236,8 +269,31 @@ def test_an_access_token_opens_no_upload(ask, lease):
     assert ask("data", body=b"x").body == UNAUTHORIZED
 
 
-def test_a_payload_token_opens_only_the_upload(ask, lease):
-    assert ask("status", headers=bearer(meta_hash="00" * 32)).body == UNAUTHORIZED
+@pytest.mark.parametrize("route", [route for route in ROUTES if route != "data"])
+def test_a_payload_token_opens_only_the_upload(route, ask, lease):
+    assert ask(route, headers=bearer(meta_hash="00" * 32), body=BODIES.get(route)).body == UNAUTHORIZED
+
+
+@pytest.mark.parametrize("route", ["connection", "restart", "update", "restore"])
+def test_ta6_the_other_form_of_a_signature_is_the_same_token(route, ask, lease, backends):
+    """Its text differs, its bytes in low-S form don't."""
+    first = token()
+    fields = json.loads(base64.b64decode(first))
+    raw = base64.b64decode(fields["signature"])
+    order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+    high = raw[:32] + (order - int.from_bytes(raw[32:])).to_bytes(32)
+    fields["signature"] = base64.b64encode(high).decode()
+    twin = base64.b64encode(json.dumps(fields).encode()).decode()
+    UsedToken.objects.create(key=base64.b64encode(raw).decode(), expires_at=timezone.now() + timedelta(seconds=30))
+    assert ask("status", headers={"Authorization": f"Bearer {twin}"}).status == 200
+    backends.one.calls.clear()
+    for text in (first, twin):
+        assert ask(route, headers={"Authorization": f"Bearer {text}"}, body=BODIES.get(route)).body == UNAUTHORIZED
+    assert backends.one.calls == []
+
+
+def test_ta19_an_oversize_update_without_a_token_is_401(ask, lease):
+    assert ask("update", headers={}, body=b"x" * (1_048_576 + 1)).body == UNAUTHORIZED
 
 
 def test_ta12_an_answer_never_shows_another_tenants_address(ask, lease, backends):
