@@ -58,7 +58,7 @@ class EventsApp:
         try:
             stream = await self._streams.open(asked)
         except TooMany:
-            raise ApiError(503, "too many connections") from None
+            raise ApiError(503, "too many connections", error_code="too_many_connections") from None
         try:
             scope.get(OPEN_STREAM, lambda: None)()
             await send({"type": "http.response.start", "status": 200, "headers": _OPEN_HEADERS})
