@@ -194,3 +194,26 @@ def test_the_admin_site_has_its_own_address_and_no_websocket(settings):
     house = settings.HOUSE.model_copy(update={"fred_role": "admin", "fred_admin_listen_addr": "[::1]:81"})
     made = of_settings(settings.FRED, house).config
     assert (made.host, made.port, made.times, made.opens_socket) == ("::1", 81, ADMIN_TIMES, opens_nowhere)
+
+
+def test_an_empty_host_listens_on_every_generation_of_ip_at_one_port():
+    listeners = server._listeners("", 0)
+    try:
+        assert listeners[0].family == socket.AF_INET
+        assert len({one.getsockname()[1] for one in listeners}) == 1
+        assert len({one.family for one in listeners}) == len(listeners)
+        for one in listeners:
+            here = "127.0.0.1" if one.family == socket.AF_INET else "::1"
+            socket.create_connection((here, one.getsockname()[1]), timeout=5).close()
+    finally:
+        for one in listeners:
+            one.close()
+
+
+def test_a_port_that_is_taken_ends_the_process_with_3(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        one = server.Server(server.ServerConfig(echo, port=taken.getsockname()[1]))
+        with pytest.raises(SystemExit) as ended:
+            one.run()
+    assert ended.value.code == 3
+    assert "cannot listen on 127.0.0.1" in caplog.text
