@@ -254,7 +254,27 @@ def test_ta30_scans_of_random_paths_are_one_series(server):
     answer = server.ask(call("GET", "/metrics"))
     series = [line for line in answer.body.decode().splitlines() if line.startswith("fred_api_requests_total{")]
     assert [line for line in series if "scan" in line] == []
-    assert len([line for line in series if 'path="unmatched",status="404"' in line]) == 1
+    assert len([line for line in series if 'method="GET",path="unmatched",status="404"' in line]) == 1
+
+
+def test_an_answer_counts_for_its_route_and_the_routers_own_for_none(server):
+    server.ask(call("GET", route("status")))
+    server.ask(call("DELETE", route("status")))
+    server.ask(call("PROPFIND", route("status")))
+    found = server.ask(call("GET", "/metrics")).body.decode()
+    assert 'fred_api_requests_total{method="GET",path="/v1/leases/{lease_uuid}/status",status="401"}' in found
+    assert 'fred_api_requests_total{method="DELETE",path="unmatched",status="405"}' in found
+    assert 'fred_api_requests_total{method="other",path="unmatched",status="405"}' in found
+    assert LEASE not in found
+
+
+def test_ta111_the_routers_errors_have_problem_details_for_who_accepts_them(server):
+    answer = server.ask(call("GET", "/nope", {"Accept": "application/problem+json", "X-Request-ID": "abc"}))
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = json.loads(answer.body)
+    assert (found["error"], found["code"], found["status"], found["request_id"]) == ("not found", 404, 404, "abc")
+    same = server.ask(call("GET", "//nope", {"Accept": "application/problem+json", "X-Request-ID": "abc"}))
+    assert same.body == answer.body
 
 
 def test_ta99_health_and_readiness_differ_in_their_status_alone(server, monkeypatch):
