@@ -90,7 +90,7 @@ class EventStreams:
         headers = {name: value.decode("latin-1") for name, value in reversed(scope["headers"])}  # the first one counts
         query = dict(reversed(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)))
         authorization = headers.get(b"authorization")
-        if authorization is None and query.get("token"):
+        if not authorization and query.get("token"):
             authorization = f"Bearer {query['token']}"
         segment = unquote(scope["raw_path"][len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
         lease_uuid = await self._in_a_thread(

@@ -6,7 +6,7 @@ It has no time limit of requests, and its streams are no requests that a stoppin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from tenants_api.event_frames import COMMENT, OPENING, message
 from tenants_api.event_streams import ROUTE_NAME, EventStreams, Stream, TooMany, is_stopping, rendered
 
 SERVER_SENT: Final = b"text/event-stream"
+_REST_OF_A_HANDSHAKE: Final = [(b"sec-websocket-version", VERSION), (b"sec-websocket-key", b"AAAAAAAAAAAAAAAAAAAAAA==")]
 _OPEN_HEADERS: Final = [(b"content-type", SERVER_SENT), (b"x-accel-buffering", b"no")]
 
 
@@ -107,6 +108,8 @@ async def _refuse_upgrade(scope: Mapping[str, Any], send: Send) -> None:
     """Say what is wrong with the upgrade of whoever was let in."""
     fault = upgrade_fault(scope["headers"])
     status, text = (fault.status, fault.text) if fault else (400, "Bad Request")
+    if scope["method"] == "HEAD" and _names_websocket(scope["headers"]):
+        status, text = 405, "Method Not Allowed"
     body = f"{text}\n".encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
@@ -116,6 +119,12 @@ async def _refuse_upgrade(scope: Mapping[str, Any], send: Send) -> None:
     if fault is not None and fault.header[0] == b"upgrade":
         headers.append(fault.header)
     await _answer(scope, send, status, headers, body)
+
+
+def _names_websocket(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether these headers ask for a WebSocket, however wrong the rest of the handshake is."""
+    named = [header for header in headers if header[0] in {b"connection", b"upgrade"}]
+    return upgrade_fault([*named, *_REST_OF_A_HANDSHAKE]) is None
 
 
 async def _answer(

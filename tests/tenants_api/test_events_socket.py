@@ -13,7 +13,6 @@ from unittest.mock import patch
 import pytest
 from django.db import connections
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from fred.limits import STOPPING, Times
 from leases.models import Lease, StatusEvent
@@ -28,6 +27,7 @@ from tests.tenants_api.vectors import ALICE, BOB, LEASE
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("chain", "unlimited")]
+SECURITY = {"x-content-type-options", "x-frame-options", "x-xss-protection", "cache-control"}
 OTHER = "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c"
 
 
@@ -54,6 +54,15 @@ def test_ta80_a_header_wins_over_the_query(web):
         pass
     with pytest.raises(InvalidStatus, match="401"):
         web.with_token(token(), Authorization="Bearer no-token")
+    with web.with_token(token(), Authorization=""):
+        pass
+
+
+def test_ta23_the_upgrade_itself_has_no_headers_of_answers(web):
+    answer = ask(web)
+    assert answer.status == 101
+    assert not SECURITY & answer.headers.keys()
+    assert {"vary", "server", "sec-websocket-extensions", "sec-websocket-protocol"}.isdisjoint(answer.headers)
 
 
 def test_ta80_no_token_no_stream(web):
@@ -83,6 +92,8 @@ def test_ta81_failures_before_the_upgrade_have_the_envelope(web, chain):
         answer = ask(web, **changes)
         assert (answer.status, answer.body) == (status, b'{"error":"%b","code":%d}\n' % (text.encode(), status)), name
         assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["vary"] == "Origin"
+        assert answer.headers.keys() >= SECURITY
 
 
 def test_ta16_a_lease_of_another_provider(web):
@@ -127,9 +138,13 @@ def test_ta81_who_is_let_in_but_asks_for_no_websocket(web):
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"
         assert answer.headers["sec-websocket-version"] == "13"
         assert answer.headers.get("upgrade") == ("websocket" if status == 426 else None)
-        for header in ("x-content-type-options", "x-frame-options", "x-xss-protection", "cache-control"):
-            assert header in answer.headers
+        assert answer.headers["vary"] == "Origin"
+        assert answer.headers.keys() >= SECURITY
         assert ask(web, headers={}, **changes).status == 401
+    for changes in ({}, {"Sec_WebSocket_Version": b"8"}):
+        answer = ask(web, method=b"HEAD", **changes)
+        assert (answer.status, answer.headers["sec-websocket-version"]) == (405, "13")
+    assert ask(web, method=b"HEAD", Connection=None, Upgrade=None).status == 400
 
 
 def test_another_method_is_not_allowed(web):
@@ -346,5 +361,6 @@ def test_who_may_not_see_a_lease_is_told_nothing_of_its_limits(lease):
 
 
 def test_a_websocket_elsewhere_is_not_found(web):
-    with pytest.raises(InvalidStatus, match="404"):
-        connect(f"ws://127.0.0.1:{web.serving.port}/v1/leases/{LEASE}/nope", ping_interval=None)
+    answer = web.serving.ask(upgrade(f"/v1/leases/{LEASE}/nope".encode()))
+    assert (answer.status, answer.body) == (404, b'{"error":"not found","code":404}\n')
+    assert answer.headers.keys() >= SECURITY
