@@ -17,12 +17,13 @@ from django.db import transaction
 
 from fred import crash, due, metrics
 from fred.tasks import LANES, SUB_SIGNERS, hint
-from leases import sql, subsigner_sql, tx_sql, wake
+from leases import lane_evidence, sql, subsigner_sql, tx_sql, wake
 from leases.chain import noticed
 from leases.chain.client import Absent, Broadcast, ChainClient, ExactLease, TxResult, Unknown
 from leases.chain.codes import Verdict, verdict
 from leases.chain.errors import ChainError, ChainUnavailable
 from leases.lane_draft import simulations
+from leases.lane_evidence import Overtaken, TookEffect
 from leases.models import ChainTx
 from leases.node import client, lane_label
 from leases.tx_sql import Bound, OpenTx
@@ -132,8 +133,8 @@ def _missing(tx: OpenTx, height: int, chain: ChainClient) -> bool:
         if tx.state == ChainTx.State.SIGNED or tx.age > SEEN_AFTER:
             if tx.age > SEEN_AFTER:
                 noticed.fault("not_included", f"{tx.tx_hash} at height {height}")
-            if tx.age > SEEN_AFTER and _sequence_is_used(tx, chain):
-                return _dropped(tx, log_text=f"another transaction took its sequence {tx.sequence}")
+            if tx.age > SEEN_AFTER and (found := lane_evidence.of_used_sequence(tx, chain)) is not None:
+                return _decided_by(found, tx)
             if still_for > settings.FRED.tx_timeout:
                 _say_still(tx, height, still_for)
             elif tx.state == ChainTx.State.SIGNED:
@@ -168,33 +169,29 @@ def _say_still(tx: OpenTx, height: int, still_for: timedelta) -> None:
     )  # fmt: skip
 
 
-def _sequence_is_used(tx: OpenTx, chain: ChainClient) -> bool:
-    """Whether it is proven that other bytes took this transaction's sequence: its own can never be included then.
+def _decided_by(found: Overtaken | TookEffect, tx: OpenTx) -> bool:
+    """Record what its signer's sequence and its leases prove of a transaction that no node finds."""
+    if isinstance(found, Overtaken):
+        return _dropped(tx, log_text=f"another transaction took its sequence {tx.sequence}")
 
-    The account's committed sequence is past it, and a lease of it, read at that height or later, shows that these
-    messages took no effect. The index alone proves nothing: it may lag. Without such a lease its hash decides as ever.
-    """
-    actions = tx_sql.bound(tx.id)
-    if not actions:
+    def record() -> None:
+        sql.lock(action.lease for action in found.actions)
+        woken = store_exact(found.reads)
+        for state, kind in (("done", Standing.DONE), ("moot", Standing.MOOT)):
+            tx_sql.close_actions((id_ for id_, one in found.how.items() if one is kind), tx=tx.id, state=state)
+        tx_sql.free_signer(tx.signer)
+        text = "no node finds it; its sequence is used and its leases are where it takes them"
+        if not tx_sql.decide(tx.id, state="included", code=0, log=text):
+            raise _TooLateError
+        sql.wake(dict.fromkeys({action.lease for action in found.actions} - woken))
+        _tell(tx)
+
+    if not _recorded(record):
         return False
-    try:
-        account = chain.account(tx.signer)
-    except ChainError:
-        return False
-    if account.height < 0 or account.sequence <= tx.sequence:
-        return False
-    some = {action.lease: action.verb for action in actions[:3]}
-    for lease, read in chain.leases(list(some)).items():
-        if (
-            isinstance(read, ExactLease)
-            and read.height >= account.height
-            and standing_as_read(some[lease], read) is Standing.SEND
-        ):
-            log.warning(
-                "lane.key_used_elsewhere", signer=tx.signer, tx=tx.tx_hash, ours=tx.sequence, sequence=account.sequence
-            )
-            return True
-    return False
+    if tx.kind in NAMES:
+        metrics.TRANSACTIONS.labels(NAMES[tx.kind], "success").inc()
+    log.warning("lane.index_lost", tx=tx.tx_hash, kind=tx.kind, leases=len(found.actions))
+    return True
 
 
 def give_signer_up(address: str, *, error: str) -> None:

@@ -124,7 +124,7 @@ def test_a_late_index_brings_no_second_transaction(house):
     want("ack", leases)
     number = house.add_fault("index_lag", blocks=50)
     lanes.run()
-    ChainTx.objects.update(created_at=F("created_at") - timedelta(seconds=10))
+    ChainTx.objects.update(created_at=F("created_at") - timedelta(seconds=6))
     for _ in range(5):
         make_all_due()
         lanes.run()
@@ -133,6 +133,36 @@ def test_a_late_index_brings_no_second_transaction(house):
     run_until_settled()
     assert len(ours_on_chain(house)) == 1
     assert action_states() == {"done": 3}
+
+
+def test_a_lost_index_is_made_up_for_by_the_leases(house):
+    """CH-57: the node died between its block and its index. The signer is free long before the timeout height."""
+    leases = pending(house, 3)
+    want("ack", leases)
+    number = house.add_fault("index_lag", blocks=10_000)
+    lanes.run()
+    house.close_lease(str(leases[1]))
+    ChainTx.objects.update(created_at=F("created_at") - timedelta(seconds=11))
+    make_all_due()
+    with house.fault("grpc_error", where="/liftedinit.billing.v1.Query/Lease*", code="UNAVAILABLE", text="away"):
+        lanes.run()
+    assert [tx.state for tx in sent(house)] == ["broadcast"], "silence decides nothing"
+    make_all_due()
+    lanes.run()
+    (tx,) = sent(house)
+    assert (tx.state, tx.height) == ("included", None)
+    assert house.height < tx.timeout_height
+    assert action_states() == {"done": 2, "moot": 1}
+    assert Signer.objects.get().due_at is not None
+    assert list(Lease.objects.filter(uuid__in=leases).order_by("uuid").values_list("chain_state", flat=True)) == [
+        ACTIVE, CLOSED, ACTIVE
+    ]  # fmt: skip
+    house.remove_fault(number)
+    more = pending(house, 2)
+    want("ack", more)
+    run_until_settled()
+    assert states(house, more) == [ACTIVE] * 2
+    assert len(ours_on_chain(house)) == 2
 
 
 def test_never_included_and_too_late_is_dropped_after_two_looks_and_sent_anew(house):

@@ -1,0 +1,84 @@
+"""What proves the fate of a transaction that no node finds: its signer's sequence, and its leases.
+
+Once an account's committed sequence is past a transaction's, its bytes can't come into a block any more, so what its
+leases show at that height or later is all that it will ever have done. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+
+from leases import tx_sql
+from leases.chain.client import Absent, ChainClient, ExactLease, Unknown
+from leases.chain.errors import ChainError
+from leases.tx_sql import Bound, OpenTx
+from leases.wishes import Standing, standing_as_read
+
+log = structlog.get_logger("leases.lanes")
+
+INDEX_LOST_AFTER = timedelta(seconds=10)
+"""A node that died right after a block never finds that block's transactions again; a late index does before this."""
+SAMPLE = 3
+OVER = frozenset({Standing.DONE, Standing.MOOT})
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Its messages took no effect and never will: other bytes took its sequence, or it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TookEffect:
+    """All its leases are where it takes them, or went another way: how each action stands, and what was read."""
+
+    actions: Sequence[Bound]
+    reads: Mapping[UUID, ExactLease]
+    how: Mapping[int, Standing]
+
+
+def of_used_sequence(tx: OpenTx, chain: ChainClient) -> Overtaken | TookEffect | None:
+    """What is proven about a transaction that was not found; None while its hash has to decide, as ever.
+
+    The index alone proves nothing: it may lag. Silence proves nothing either.
+    """
+    actions = tx_sql.bound(tx.id)
+    if not actions:
+        return None
+    used_at = _sequence_used_at(tx, chain)
+    if used_at is None:
+        return None
+    some = actions[:SAMPLE]
+    reads = chain.leases([action.lease for action in some])
+    if any(_standing(action, reads[action.lease], used_at) is Standing.SEND for action in some):
+        log.warning("lane.key_used_elsewhere", signer=tx.signer, tx=tx.tx_hash, ours=tx.sequence, height=used_at)
+        return Overtaken()
+    return _effect(actions, used_at, chain) if tx.age > INDEX_LOST_AFTER else None
+
+
+def _effect(actions: Sequence[Bound], used_at: int, chain: ChainClient) -> TookEffect | None:
+    found = chain.leases([action.lease for action in actions])
+    how = {action.id: _standing(action, found[action.lease], used_at) for action in actions}
+    if not OVER.issuperset(how.values()):
+        return None
+    return TookEffect(actions, {uuid: read for uuid, read in found.items() if isinstance(read, ExactLease)}, how)
+
+
+def _standing(action: Bound, read: ExactLease | Absent | Unknown, used_at: int) -> Standing:
+    """How it stands by a read of that height or later; an older one leaves it in doubt."""
+    if not isinstance(read, ExactLease) or read.height < used_at:
+        return Standing.DOUBT
+    return standing_as_read(action.verb, read)
+
+
+def _sequence_used_at(tx: OpenTx, chain: ChainClient) -> int | None:
+    """A height at which the account's committed sequence is past the transaction's; None where none is known."""
+    try:
+        account = chain.account(tx.signer)
+    except ChainError:
+        return None
+    return account.height if account.height >= 0 and account.sequence > tx.sequence else None
