@@ -144,7 +144,8 @@ def payloads(operations: Iterable[UUID]) -> dict[UUID, bytes]:
             """
             SELECT o.id, p.body FROM placements_operation AS o
               JOIN leases_payload AS p
-                ON p.lease_uuid = o.lease_uuid AND p.state = 'current' AND p.sha256 = o.payload_sha256 AND NOT p.corrupt
+                ON p.lease_uuid = o.lease_uuid AND p.state = 'current' AND NOT p.corrupt
+               AND o.payload_sha256 = CASE WHEN p.sha256 = '' THEN sha256(p.body) ELSE p.sha256 END
              WHERE o.id = ANY(%s)
             """,
             [list(operations)],

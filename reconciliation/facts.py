@@ -291,8 +291,10 @@ def _placement(row: tuple[Any, ...] | None) -> f.PlacementFact | None:
     return f.PlacementFact(*row[1:]) if row is not None else None
 
 
-def _payload(row: tuple[Any, ...] | None) -> f.PayloadFact | f.Absent:
-    return f.PayloadFact(bytes(row[1]), row[2], row[3]) if row is not None else f.Absent()
+def _payload(row: tuple[Any, ...] | None) -> f.PayloadFact | f.Absent | f.Unknown:
+    if row is None:
+        return f.Absent()
+    return f.PayloadFact(bytes(row[1]), row[2], row[3]) if row[4] else f.Unknown("payload_unreadable")
 
 
 def _grouped(rows: Iterable[R]) -> dict[UUID, list[R]]:

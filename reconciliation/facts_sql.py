@@ -204,11 +204,17 @@ def commands(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
 
 
 def payloads(uuids: Iterable[UUID]) -> list[tuple[Any, ...]]:
-    """Digest (of the bytes as they are now), size and soundness of the current payloads. Never the bytes."""
+    """Of the current payloads: digest of the bytes as they are now, size, soundness, whether that can be known.
+
+    Never the bytes. What came without a digest of its own has to be what the lease announces.
+    """
     return rows(
         """
-        SELECT lease_uuid, sha256(body), length(body), NOT corrupt AND sha256 = sha256(body) FROM leases_payload
-         WHERE lease_uuid = ANY(%s) AND state = 'current'
+        SELECT p.lease_uuid, sha256(p.body), length(p.body),
+               NOT p.corrupt AND sha256(p.body) = CASE WHEN p.sha256 = '' THEN l.meta_hash ELSE p.sha256 END,
+               length(p.sha256) IN (0, 32)
+          FROM leases_payload AS p JOIN leases_lease AS l ON l.uuid = p.lease_uuid
+         WHERE p.lease_uuid = ANY(%s) AND p.state = 'current'
         """,
         list(uuids),
     )

@@ -24,10 +24,14 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Asked, no usable answer. ``reason`` is shown to operators; ``is_own``: the source answers for other leases."""
+    """Asked, no usable answer. ``reason`` is shown to operators; ``is_own``: the source answers for other leases.
+
+    ``state`` is that of a lease of another provider.
+    """
 
     reason: str
     is_own: bool = False
+    state: LeaseState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +243,7 @@ class LeaseFacts:
     phase: str = "observed"
     reason: str = ""
     meta_hash: bytes = b""
-    payload: PayloadFact | Absent | NotRead = field(default_factory=NotRead)
+    payload: PayloadFact | Absent | Unknown | NotRead = field(default_factory=NotRead)
     operation: OperationFact | None = None
     history: HistoryFact = field(default_factory=HistoryFact)
     placement: PlacementFact | None = None

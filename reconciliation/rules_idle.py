@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from reconciliation.decisions import Acknowledge, Adopt, Decision, Need, Reject, Rest, StartProvision, Wait
-from reconciliation.facts_types import LeaseFacts, Limits, ListedLease, NeedKind, PayloadFact, ProvisionFact
+from reconciliation.facts_types import LeaseFacts, Limits, ListedLease, NeedKind, PayloadFact, ProvisionFact, Unknown
 from reconciliation.texts import PAYLOAD_CORRUPTED, PROVISIONING_FAILED
 
 
@@ -86,6 +86,13 @@ def payload_corrupt(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisio
     if not facts.is_exact:
         return Decision(Need(NeedKind.EXACT_READ), reason="payload_corrupt", after=limits.stale_retry)
     return Decision(Reject(PAYLOAD_CORRUPTED), "rejecting", "payload_corrupt", limits.longest)
+
+
+def payload_unreadable(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
+    """PENDING, what was recorded of its payload can't be read | wait; nothing is sent, and nothing ended, for it"""
+    if not facts.is_pending or not isinstance(facts.payload, Unknown):
+        return None
+    return Decision(Wait(), "queued", "payload_unreadable", limits.longest, failed=True)
 
 
 def awaiting_payload(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
@@ -191,6 +198,8 @@ def active_missing(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision
         reason = "payload_missing"
     elif isinstance(facts.payload, PayloadFact) and not facts.payload.intact:
         reason = "payload_corrupt"
+    elif isinstance(facts.payload, Unknown):
+        reason = "payload_unreadable"
     return Decision(Wait(), "degraded", reason, limits.late_retry)
 
 
@@ -209,6 +218,7 @@ PENDING = (
     found_in_progress,
     data_retained,
     payload_corrupt,
+    payload_unreadable,
     awaiting_payload,
     unknown_past,
     backing_off,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from leases.status import LeaseState
 from reconciliation.decisions import Acknowledge, Adopt, Need, Reject, Rest, StartProvision, Wait
-from reconciliation.facts_types import Absent, HistoryFact, NeedKind
+from reconciliation.facts_types import Absent, HistoryFact, NeedKind, Unknown
 from tests.reconciliation.known import (
     ACTIVE,
     B1,
@@ -101,6 +101,16 @@ PENDING_IDLE = [
         phase="rejecting",
         reason="payload_corrupt",
         after=60,
+    ),
+    case(
+        "payload_unreadable",
+        "",
+        exactly(PENDING, payload=Unknown("payload_unreadable"), **HASHED),
+        Wait(),
+        phase="queued",
+        reason="payload_unreadable",
+        after=60,
+        failed=True,
     ),
     case(
         "awaiting_payload",
@@ -227,6 +237,15 @@ ACTIVE_IDLE = [
         Wait(),
         phase="degraded",
         reason="payload_corrupt",
+        after=300,
+    ),
+    case(
+        "active_missing",
+        "nowhere, and what was recorded of its payload can't be read: no close",
+        exactly(ACTIVE, payload=Unknown("payload_unreadable"), **HASHED),
+        Wait(),
+        phase="degraded",
+        reason="payload_unreadable",
         after=300,
     ),
     case("active_confirmed", "listed", lease(ACTIVE, placement=owner(), listed=(row(),)), Rest(), phase="active"),

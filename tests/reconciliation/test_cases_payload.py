@@ -7,12 +7,16 @@ import hashlib
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
-from leases import payloads
+from leases import payload_versions, payloads
 from leases.models import Lease, Payload
 from leases.status import LeaseState
 from placements.models import Operation, Placement, Teardown
+from reconciliation import facts
+from reconciliation.act import Decided, act
+from reconciliation.decisions import Decision, StartProvision
 from tests.factories.leases import LeaseFactory
 from tests.reconciliation.chains import lease
 from tests.reconciliation.story import ROWS
@@ -113,3 +117,80 @@ def test_a_payload_goes_a_while_after_its_lease(story):
     story.settle()
     left = Payload.objects.get().delete_after - timezone.now()
     assert timedelta(minutes=59) < left <= timedelta(hours=1)
+
+
+def started(story, uuid):
+    """What b1 is sent when this lease is given to it, as a look would give it."""
+    known, _ = facts.gather({uuid: story.row(uuid).epoch}, story.looker.sources)
+    with transaction.atomic():
+        act([Decided(known[uuid], Decision(StartProvision("b1")), story.row(uuid).epoch)])
+    story.push()
+    body = story.backends["b1"].seen[-1].body
+    return base64.b64decode(body["payload"]), body["payload_hash"]
+
+
+def test_what_an_update_put_in_force_is_what_a_provision_sends(story):
+    """LC-19: it is held to its own hash, not to the one that the lease announced."""
+    uuid = story.create(meta_hash=HASH)
+    payloads.store(uuid, BODY, expected=HASH)
+    story.made(uuid)
+    story.report("success", uuid)
+    story.settle()
+    newer = b"services: {web: {}}"
+    with transaction.atomic():
+        version = payload_versions.propose(uuid, newer)
+        payload_versions.promote([version])
+        payload_versions.confirm([version])
+    assert started(story, uuid) == (newer, hashlib.sha256(newer).hexdigest())
+    assert story.state(uuid) is LeaseState.ACTIVE
+
+
+def imported(uuid, body):
+    """A payload from elsewhere, of which no hash was recorded."""
+    Payload.objects.create(lease_id=uuid, body=body, sha256=b"")
+
+
+def test_a_payload_without_a_hash_of_its_own_is_sent_if_it_is_what_the_lease_announced(story):
+    """LC-20"""
+    uuid = story.create(meta_hash=HASH)
+    imported(uuid, BODY)
+    story.settle()
+    body = story.backends["b1"].seen[-1].body
+    assert (base64.b64decode(body["payload"]), body["payload_hash"]) == (BODY, HASH.hex())
+
+
+def test_a_payload_without_a_hash_that_is_something_else_is_neither_sent_nor_a_reason_to_close(story):
+    """LC-20"""
+    uuid = story.create(meta_hash=HASH)
+    story.settle()
+    story.chain.ack_leases([str(uuid)])
+    imported(uuid, b"something else")
+    story.forget_silence()
+    for name in ("b1", "b2"):
+        story.lists(name)
+    story.sweep()
+    story.settle()
+    assert (story.row(uuid).phase, story.row(uuid).reason) == ("degraded", "payload_corrupt")
+    assert "provision" not in story.backends["b1"].routes()
+    assert story.state(uuid) is LeaseState.ACTIVE
+    assert Payload.objects.get().delete_after is None
+
+
+@pytest.mark.parametrize("state", ["PENDING", "ACTIVE"])
+def test_a_recorded_hash_that_is_none_is_an_error_of_reading_and_ends_nothing(story, state):
+    """LC-21: 31 bytes"""
+    uuid = story.create(meta_hash=HASH)
+    story.settle()
+    Payload.objects.create(lease_id=uuid, body=BODY, sha256=HASH[:31])
+    if state == "ACTIVE":
+        story.chain.ack_leases([str(uuid)])
+        for name in ("b1", "b2"):
+            story.lists(name)
+        story.sweep()
+    story.forget_silence()
+    story.look()
+    lease = story.row(uuid)
+    assert (lease.reason, story.state(uuid).name) == ("payload_unreadable", state)
+    assert lease.phase == ("queued" if state == "PENDING" else "degraded")
+    assert "provision" not in story.backends["b1"].routes()
+    assert Payload.objects.get().delete_after is None

@@ -147,7 +147,7 @@ def leases(chain, **changes):
         "created_at": maybe_time,
         "touched_at": maybe_time,
         "meta_hash": st.sampled_from([b"", b"\x01" * 32]),
-        "payload": st.sampled_from([NotRead(), Absent()])
+        "payload": st.sampled_from([NotRead(), Absent(), Unknown("payload_unreadable")])
         | st.builds(PayloadFact, st.just(b""), st.just(1), st.booleans()),
         "operation": st.none() | operations,
         "history": st.builds(
