@@ -6,14 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.db import connection
 
+from fred import signing
 from tests.fred.served import connect
+from tests.services import PROVIDER
 from tests.tenants_api.calls import bearer, token
 from tests.tenants_api.vectors import ALICE, LEASE
 from tests.waiting import wait_until
@@ -25,8 +29,8 @@ LIMITS = {"RATE_LIMIT_RPS": "0.001", "RATE_LIMIT_BURST": "40", "TENANT_RATE_LIMI
 LIMITS |= {"TENANT_RATE_LIMIT_BURST": "10", "TRUSTED_PROXIES": "127.0.0.1"}
 
 
-@pytest.fixture
-def webs(valkey):
+@pytest.fixture(scope="module")
+def running(django_db_setup):
     """Ports of two web processes on this test's database and Valkey; the first client they see is told by a header."""
     parts = urlsplit(os.environ["DATABASE_URL"])
     database = urlunsplit(parts._replace(path="/" + connection.settings_dict["NAME"]))
@@ -49,8 +53,17 @@ def webs(valkey):
     ]
     for port in ports:
         wait_until(lambda port=port: answers(port), timeout=30)
-    valkey.flushdb()
-    yield ports
+    yield SimpleNamespace(ports=ports, kill=lambda: kill_all(processes))
+    kill_all(processes)
+
+
+@pytest.fixture
+def webs(running, valkey):
+    """The same, with full buckets."""
+    return running
+
+
+def kill_all(processes):
     for process in processes:
         process.kill()
         process.wait()
@@ -79,21 +92,45 @@ def crowd(calls):
 
 
 def test_ta34_one_address_has_its_burst_in_both_together(webs):
-    statuses = crowd([(webs[number % 2], "/nope", "198.51.100.1") for number in range(160)])
+    statuses = crowd([(webs.ports[number % 2], "/nope", "198.51.100.1") for number in range(160)])
     assert (statuses.count(404), statuses.count(429)) == (40, 120)
-    assert [ask(port, "/nope", "198.51.100.2") for port in webs] == [404, 404]
-    assert [ask(port, "/health", "198.51.100.1") for port in webs] == [200, 200]
-    assert [ask(port, "/nope", "2001:db8::1") for port in webs] == [404, 404]
+    assert [ask(port, "/nope", "198.51.100.2") for port in webs.ports] == [404, 404]
+    assert [ask(port, "/health", "198.51.100.1") for port in webs.ports] == [200, 200]
+    assert [ask(port, "/nope", "2001:db8::1") for port in webs.ports] == [404, 404]
 
 
 def test_ta35_ta36_one_tenant_has_its_burst_in_both_together_and_forgers_cost_it_nothing(webs, valkey):
     genuine = token()
     forged = {"Authorization": f"Bearer {genuine[:-24]}{'A' * 22}=="}
-    statuses = crowd([(webs[number % 2], STATUS, f"198.51.100.{number}", forged) for number in range(100)])
+    statuses = crowd([(webs.ports[number % 2], STATUS, f"198.51.100.{number}", forged) for number in range(100)])
     assert statuses == [401] * 100
     assert not valkey.exists(f"fred:rl:tenant:{ALICE}")
     own = {"Authorization": f"Bearer {genuine}"}
-    statuses = crowd([(webs[number % 2], STATUS, f"203.0.113.{number}", own) for number in range(60)])
+    statuses = crowd([(webs.ports[number % 2], STATUS, f"203.0.113.{number}", own) for number in range(60)])
     assert statuses.count(429) == 50
     other = bearer("bob")
-    assert ask(webs[0], STATUS, "203.0.113.99", other) != 429
+    assert ask(webs.ports[0], STATUS, "203.0.113.99", other) != 429
+
+
+# The last one here: it leaves no process.
+def test_ta97_what_was_answered_200_is_there_after_a_kill(webs):
+    from leases.models import Lease
+    from placements.models import Callback, Operation
+    from placements.status import OperationState
+    from tests.factories.placements import OperationFactory
+
+    operation = OperationFactory()
+    Lease.objects.update(due_at=None)
+    target = f"/callbacks/provision?operation_id={operation.id}"
+    body = f'{{"lease_uuid":"{operation.lease_id}","status":"success"}}'.encode()
+    secret = PROVIDER["PROVIDER_CALLBACK_SECRET"]
+    signature = signing.sign(secret, timestamp=int(time.time()), method="POST", target=target, body=body)
+    with connect(webs.ports[0]) as line:
+        head = f"POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{signing.HEADER}: {signature}\r\n"
+        line.send(head.encode() + b"\r\n" + body)
+        status = line.answer().status
+        webs.kill()
+    assert status == 200
+    assert Callback.objects.count() == 1
+    assert Operation.objects.get().state == OperationState.SUCCEEDED
+    assert Lease.objects.get().due_at is not None
