@@ -190,5 +190,5 @@ class ChainActionAdmin(ReadOnlyAdmin):
 class StatusEventAdmin(ReadOnlyAdmin):
     """What subscribers were told."""
 
-    list_display = ("id", "status", lease_link, "error", "at")
+    list_display = ("id", "status", lease_link, "error", "request_id", "at")
     list_filter = ("status",)

@@ -35,7 +35,14 @@ def kept() -> Iterator[Kept]:
     house = settings.HOUSE
     news, history, settled = house.fred_retention_news, house.fred_retention_history, house.fred_retention_settled
     yield Kept("placements_callback", "id", "r.applied_at IS NOT NULL AND r.received_at < now() - %s", news)
-    yield Kept("leases_statusevent", "id", "r.at < now() - %s", news)
+    # Looks ask what a lease's subscribers were told last, and so do subscribers who come back late.
+    yield Kept(
+        "leases_statusevent",
+        "id",
+        "r.at < now() - %s"
+        " AND EXISTS (SELECT FROM leases_statusevent AS n WHERE n.lease_uuid = r.lease_uuid AND n.id > r.id)",
+        news,
+    )
     yield Kept("leases_chainevent", "id", "r.seen_at < now() - %s", history)
     yield Kept("reconciliation_decisionrecord", "id", "r.at < now() - %s", history)
     yield Kept("reconciliation_sweepbackend", "id", "r.started_at < now() - %s", history)

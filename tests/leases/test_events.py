@@ -108,3 +108,19 @@ def test_a_lease_keeps_its_newest_thousand_events():
     assert len(kept) == events.MOST_KEPT
     assert (kept[0], kept[-2], kept[-1]) == ("s2", "newer", "newest")
     assert StatusEvent.objects.filter(lease=other).count() == 1
+
+
+def test_old_events_go_and_the_newest_of_each_lease_stays():
+    """A look goes by what was told last: an ended lease would be announced again."""
+    from datetime import timedelta
+
+    from django.db.models.functions import Now
+
+    from reconciliation import cleaning
+
+    one, other = LeaseFactory(), LeaseFactory()
+    record((one.uuid, "provisioning", ""), (one.uuid, "failed", "lease closed"), (other.uuid, "provisioning", ""))
+    StatusEvent.objects.update(at=Now() - timedelta(days=8))
+    record((other.uuid, "ready", ""))
+    assert cleaning.old_rows()["leases_statusevent"] == 2
+    assert set(StatusEvent.objects.values_list("lease_id", "status")) == {(one.uuid, "failed"), (other.uuid, "ready")}
