@@ -144,6 +144,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is written; the next request may start."""
         self._write_until = _NEVER
+        self.is_stream = False
         if self.expect_100_continue and self.cycle.more_body:
             # Nobody asked for the body. Whether it comes all the same cannot be told from the next request.
             self.end()

@@ -225,6 +225,14 @@ def test_an_idle_connection_is_closed(hasty, noise):
         assert line.rest() == b""
 
 
+def test_a_connection_is_idle_again_after_a_stream(hasty):
+    with hasty.connect() as line:
+        line.send(get(b"/stream"))
+        assert line.answer().body == b"z" * 8
+        line.send(b"\r\n")
+        assert line.rest() == b""
+
+
 def test_an_answer_that_takes_too_long_is_cut(hasty):
     with hasty.connect() as line:
         line.send(get(b"/hang"))
