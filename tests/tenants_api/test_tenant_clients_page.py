@@ -9,13 +9,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "tenant-clients.md"
+RUN = "A run of the unmodified client"
 HEADING = ["The client looks at", "and then", "This provider sends", "Test"]
 TEST = re.compile(r"`(tests/\w[\w/]*\.py)::(test_\w+)`")
 
 
 def tables():
     """Section by section the rows of its tables, a row as its cells."""
-    for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
+    for section in PAGE.read_text(encoding="utf-8").split(f"\n## {RUN}\n")[0].split("\n## ")[1:]:
         title, _, text = section.partition("\n")
         rows = [
             [cell.strip() for cell in line.strip().strip("|").split(" | ")]
@@ -40,6 +41,14 @@ def test_every_table_has_the_same_four_columns():
     found = {title: rows[0] for title, rows in tables()}
     assert found == dict.fromkeys(found, HEADING)
     assert len(found) >= 9
+
+
+def test_the_steps_that_the_page_shows_are_those_of_the_script():
+    run = PAGE.read_text(encoding="utf-8").split(f"\n## {RUN}\n")[1]
+    shown = re.findall(r"^ *\d+\.\d s  (\w+) ", run, re.MULTILINE)
+    script = (ROOT / "fixtures" / "tenant-client" / "story.mjs").read_text(encoding="utf-8")
+    assert shown == re.findall(r'^said\("(\w+)"', script, re.MULTILINE)
+    assert len(shown) >= 12
 
 
 @pytest.mark.parametrize("row", ROWS)
