@@ -68,7 +68,9 @@ def command_reserved(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisi
     reason = "backend_silent" if command.refusal == NOT_SENT else ""
     if command.due_at is None or command.valid_until is None or command.valid_until <= now:
         return Decision(PushCommand(command.id), "maintaining", reason, limits.longest)
-    return Decision(Wait(), "maintaining", reason, min(command.valid_until - now, limits.longest))
+    # Who takes it to send it does not wake the lease: should that process die, the look has to find out.
+    longest = limits.longest if reason else limits.watch_first
+    return Decision(Wait(), "maintaining", reason, min(command.valid_until - now, longest))
 
 
 def command_in_doubt(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:

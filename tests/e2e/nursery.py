@@ -47,6 +47,7 @@ HASTY = Limits(
     late_push=timedelta(seconds=7),
     retry_s=(1, 1, 1, 1, 1, 1),
     late_retry=timedelta(seconds=1),
+    maintenance_timeout=timedelta(seconds=17),
 )
 """The same rules with shorter intervals, for calls that end after five seconds."""
 

@@ -100,7 +100,7 @@ RESERVED = [
         maintained(command(S.RESERVED, due_at=NOW, valid_until=NOW + seconds(30))),
         Wait(),
         phase="maintaining",
-        after=30,
+        after=5,
     ),
     case(
         "command_reserved",
