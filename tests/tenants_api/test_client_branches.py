@@ -33,6 +33,18 @@ KNOWN_STATES = {
 RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})")
 """Another form of `retained_until` is dropped by the client."""
 
+EXPLAINED = (
+    "ContainerExited",
+    "ImagePullFailed",
+    "Internal",
+    "RestartFailed",
+    "UpdateFailed",
+    "RestoreFailed",
+    "VolumeCleanupExhausted",
+    "CleanupFailed",
+    "Unknown",
+)
+
 MINTED_BY = "manifest19rl4cm2hmr8afy4kldpxz3fka4jguq0aaz02ta"
 MINTED_AT = 1_790_000_000
 ACCESS = (
@@ -234,10 +246,15 @@ def test_a_failure_that_was_rolled_back_stands_beside_ready(ask, lease, backends
         assert not {"last_error", "error"} & found.keys()
 
 
-def test_a_reason_that_nobody_knows_yet_is_passed_on(ask, lease, backends):
+@pytest.mark.usefixtures("unlimited")
+def test_every_reason_reaches_the_client_as_the_backend_said_it(ask, lease, backends):
+    """It explains those that it knows, and passes on those that it does not."""
     placed(lease)
-    backends.one.holds(status="failed", reason="FlewAway", message="it flew away")
-    assert ask("status").body["reason"] == ask("provision").body["reason"] == "FlewAway"
+    for reason in (*EXPLAINED, "HealthCheckFailed", "FlewAway"):
+        backends.one.holds(status="failed", reason=reason, message="it flew away")
+        for route in ("status", "provision"):
+            found = ask(route).body
+            assert (found["reason"], found["message"]) == (reason, "it flew away")
 
 
 def test_a_token_of_another_lease_is_refused_like_any_other(ask, lease):
