@@ -114,7 +114,8 @@ class Sources:
             if isinstance(answer, Unknown):
                 if answer.doubt is Doubt.SILENT:
                     doubtful.append(uuid)
-                found[uuid] = f.Unknown("chain_silent" if answer.doubt is Doubt.SILENT else f"chain_{answer.doubt}")
+                reason = "chain_silent" if answer.doubt is Doubt.SILENT else f"chain_{answer.doubt}"
+                found[uuid] = f.Unknown(reason, state=answer.state)
             else:
                 found[uuid] = answer
         if doubtful:

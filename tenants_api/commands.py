@@ -136,9 +136,7 @@ def _check_lease(call: Call) -> None:
 def _lease(call: Call) -> LeaseFacts:
     try:
         facts = lease_reads.current(call.lease_uuid)
-    except ApiError as error:
-        if error.status == 403:
-            raise
+    except ApiError:
         raise unavailable() from None
     if facts is not None:
         return facts

@@ -13,10 +13,10 @@ from django.db import connection, transaction
 from leases import sql as lease_sql
 from leases import wake
 from leases.chain.client import Absent, Doubt, ExactLease
-from leases.status import TERMINAL
+from leases.status import TERMINAL, LeaseState
 from reconciliation.facts_types import Unknown
 from reconciliation.sources import Sources
-from tenants_api.errors import forbidden, internal
+from tenants_api.errors import internal
 
 HEAD_MAX_AGE: Final = "30 seconds"
 """While the watcher saw a head within this time, what is stored is as new as the chain's last news."""
@@ -33,7 +33,7 @@ class LeaseFacts:
     """A lease as stored, with what hangs on it. ``is_known``: read at least once, and no news is newer.
 
     ``backend`` is that of its placement, ``attempted`` that of its open operation, ``conflicting`` those that a
-    placement in conflict names.
+    placement in conflict names. ``attempt_is_open``: nobody knows yet whether that backend took the operation.
     """
 
     uuid: UUID
@@ -67,7 +67,7 @@ _LOAD: Final = """
                                  WHERE c.chain_id = %s AND c.head_seen_at > now() - %s::interval))),
            EXISTS (SELECT FROM leases_payload AS y
                     WHERE y.lease_uuid = l.uuid AND y.state = 'current' AND y.delete_after IS NULL),
-           o.id IS NOT NULL, COALESCE(o.state IN ('reserved', 'in_doubt', 'accepted'), FALSE),
+           o.id IS NOT NULL, COALESCE(o.state IN ('reserved', 'in_doubt'), FALSE),
            COALESCE(p.status, ''), COALESCE(p.backend, ''), COALESCE(o.backend, ''), COALESCE(p.candidates, '{}')
       FROM leases_lease AS l
       LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
@@ -100,8 +100,8 @@ def _prepared_row(query: LiteralString, params: list[Any]) -> tuple[Any, ...] | 
 def current(uuid: UUID) -> LeaseFacts | None:
     """The lease as the chain has it now: as stored while that is new enough, else after one exact read, then stored.
 
-    None when the chain has no such lease. Raises ApiError: 500 when the chain does not answer (at once while it is
-    known to be silent), 403 for a lease of another provider.
+    None when the chain has no such lease. Of a lease of another provider only the state is told, so it belongs to no
+    caller. Raises the 500 when the chain does not answer (at once while it is known to be silent).
     """
     facts = load(uuid)
     if facts is not None and facts.is_known:
@@ -114,10 +114,29 @@ def current(uuid: UUID) -> LeaseFacts | None:
             return facts
         case Absent():
             return None
-        case Unknown(reason=reason):
-            if reason == FOREIGN:
-                raise forbidden()
-    raise internal()
+        case Unknown(reason=reason, state=LeaseState() as state) if reason == FOREIGN:
+            return _of_another_provider(uuid, state)
+        case _:
+            raise internal()
+
+
+def _of_another_provider(uuid: UUID, state: LeaseState) -> LeaseFacts:
+    return LeaseFacts(
+        uuid,
+        tenant="",
+        provider_uuid=None,
+        state=state,
+        meta_hash=b"",
+        sku="",
+        is_known=True,
+        has_payload=False,
+        is_in_flight=False,
+        attempt_is_open=False,
+        placement="",
+        backend="",
+        attempted="",
+        conflicting=(),
+    )
 
 
 def exactly(uuid: UUID) -> ExactLease | Absent | Unknown:

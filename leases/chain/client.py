@@ -27,10 +27,14 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Asked, and no fact came of it. Never a reason to destroy anything."""
+    """Asked, and no fact came of it. Never a reason to destroy anything.
+
+    `state` is that of a lease of another provider: enough to answer who asks about it, never stored.
+    """
 
     reason: str
     doubt: Doubt = Doubt.SILENT
+    state: LeaseState | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,8 @@ class CosmosClient:
         if lease.uuid != lease_uuid:
             return Unknown(f"asked for lease {lease_uuid}, the answer is about {lease.uuid}", Doubt.UNREADABLE)
         if lease.provider_uuid != self._provider_uuid:
-            return Unknown(f"lease {lease_uuid} belongs to provider {lease.provider_uuid}", Doubt.FOREIGN)
+            reason = f"lease {lease_uuid} belongs to provider {lease.provider_uuid}"
+            return Unknown(reason, Doubt.FOREIGN, lease.state)
         return ExactLease(lease, got.height)
 
     def _page(self, provider_uuid: UUID, state: LeaseState, *, key: bytes, limit: int) -> tuple[LeasePage, bytes]:

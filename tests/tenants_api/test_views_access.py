@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from leases.chain.client import Doubt, Unknown
 from leases.models import Lease
 from leases.status import LeaseState
 from tenants_api.models import UsedToken
@@ -28,6 +29,7 @@ BODIES = {
 }
 ROUTES = [*ACCESS, *BODIES]
 PENDING_ONLY = {"data", "restore"}
+ACTIVE_ONLY = ["connection", "restart", "update"]
 UNAUTHORIZED = envelope("unauthorized", 401)
 
 
@@ -206,17 +208,25 @@ def test_ta15_a_foreign_lease(route, state, expected, ask, lease):
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("stored", [True, False])
 def test_ta16_a_lease_of_another_provider_is_403(route, stored, ask, chain, lease):
-    from leases.chain.client import Doubt, Unknown
-
     if stored:
         Lease.objects.update(
             provider_uuid="0190a1b2-0000-7000-8000-00000000000b", chain_state=1 if route in PENDING_ONLY else 2
         )
     else:
         Lease.objects.all().delete()
-        chain.known[uuid.UUID(LEASE)] = Unknown("another provider's", Doubt.FOREIGN)
+        chain.known[uuid.UUID(LEASE)] = Unknown(
+            "another provider's", Doubt.FOREIGN, LeaseState(1 if route in PENDING_ONLY else 2)
+        )
     found = ask(route, headers=fitting(route), body=BODIES.get(route))
     assert (found.status, found.body) == (403, envelope("forbidden", 403))
+
+
+@pytest.mark.parametrize("state", [LeaseState.PENDING, LeaseState.CLOSED])
+@pytest.mark.parametrize("route", ACTIVE_ONLY)
+def test_ta15_who_asks_about_an_inactive_lease_of_another_provider_learns_no_more(route, state, ask, chain, watcher):
+    chain.known[uuid.UUID(LEASE)] = Unknown("another provider's", Doubt.FOREIGN, state)
+    found = ask(route, headers=fitting(route), body=BODIES.get(route))
+    assert (found.status, found.body) == (404, envelope("lease not found or not active", 404))
 
 
 @pytest.mark.parametrize("route", ROUTES)

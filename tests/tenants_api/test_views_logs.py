@@ -130,11 +130,20 @@ def test_ta43_only_the_owner_is_asked(route, get, lease, backends):
 @pytest.mark.parametrize("route", ROUTES)
 def test_an_unsettled_owner_is_503(route, get, lease, backends):
     placed(lease, status="attempted")
-    OperationFactory(lease=lease)
+    OperationFactory(lease=lease, state="in_doubt")
     found = get(route)
     assert (found.status_code, found.json()) == (503, envelope("service unavailable", 503))
     assert found.headers["Retry-After"] == "1"
     assert (backends.one.calls, backends.two.calls) == ([], [])
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_backend_that_accepted_is_the_owner_before_it_reports(route, get, lease, backends):
+    placed(lease, "docker-2", status="attempted")
+    OperationFactory(lease=lease, state="accepted")
+    backends.two.says(ROUTES[route], None)
+    assert get(route).status_code == 200
+    assert backends.one.calls == []
 
 
 ROWS = [

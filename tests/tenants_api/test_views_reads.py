@@ -234,11 +234,18 @@ def test_only_backends_of_the_sku_are_searched(ask, lease, backends):
     assert (backends.one.calls, len(backends.two.calls)) == ([], 1)
 
 
+def test_ta53_of_an_accepted_provision_absence_everywhere_is_404(ask, lease, backends):
+    placed(lease, status="attempted")
+    OperationFactory(lease=lease, state="accepted")
+    found = ask("provision")
+    assert (found.status, found.body) == (404, envelope("provision not found", 404))
+
+
 @pytest.mark.parametrize("way", ["open attempt", "unknown backend", "fenced"])
 def test_ta132_without_a_settled_owner_absence_everywhere_is_no_answer(way, ask, lease, backends, house):
     if way == "open attempt":
         placed(lease, status="attempted")
-        OperationFactory(lease=lease)
+        OperationFactory(lease=lease, state="in_doubt")
     elif way == "unknown backend":
         placed(lease, "old-name")
     else:

@@ -12,6 +12,7 @@ from leases.chain.errors import (
     GasUnknown,
 )
 from leases.chain.proto import abci_pb2, auth_pb2, billing_pb2, tx_pb2, vesting_pb2
+from leases.status import LeaseState
 from tests.leases.chain import vectors
 from tests.leases.chain.node import (
     ACCOUNT,
@@ -67,6 +68,7 @@ def test_doubt_is_never_a_fact(node, client, answer, doubt):
     assert isinstance(read, Unknown)
     assert read.doubt is doubt
     assert read.reason
+    assert read.state is (LeaseState.ACTIVE if doubt is Doubt.FOREIGN else None)
 
 
 def test_absence_is_asked_twice_and_holds_the_height_between(node, client):

@@ -272,7 +272,7 @@ def test_ta137_when_the_source_can_not_be_read_it_is_503(restoring):
 
 def test_ta137_a_source_of_another_provider_is_404(restoring):
     source = live(restoring)
-    restoring.chain.known[source.pk] = Unknown("another provider", Doubt.FOREIGN)
+    restoring.chain.known[source.pk] = Unknown("another provider", Doubt.FOREIGN, LeaseState.CLOSED)
     found = restoring.ask(restoring.lease(), source)
     assert (found.status, found.body) == (404, NOT_KEPT)
 
