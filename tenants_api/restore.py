@@ -13,7 +13,7 @@ from django.http import HttpResponse
 
 from backends.client import Accepted, Ambiguous, NotSent, RefusalKind, Refused
 from backends.outcomes import Category
-from fred import budget
+from fred import budget, crash
 from fred.connections import let_go
 from fred.decoding import DecodeError, decode_object, decode_uuid
 from leases.chain.client import Absent, ExactLease
@@ -77,6 +77,7 @@ def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
         raise _obstacle(admitted)
     if isinstance(admitted, Earlier):
         return _resume(admitted, wish.operation, wish.target, until=until)
+    crash.point("restore.admitted")
     return _outcome(dispatch.push_and_wait(admitted, until=until), wish.operation, wish.target)
 
 

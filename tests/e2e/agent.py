@@ -23,7 +23,7 @@ from backends.mock import serve
 from fred.conf import AgentConfig
 
 REFUSAL = (400, {"error": "no such offer here", "validation_code": "unknown_sku"})
-ORDERS = ("/provision", "/deprovision", "/restart", "/update")
+ORDERS = ("/provision", "/deprovision", "/restart", "/update", "/restore")
 
 
 class Noted:
