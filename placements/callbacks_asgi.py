@@ -8,10 +8,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import structlog
 from django.conf import settings
+from prometheus_client import Counter
 
 from backends import targets
 from fred import metrics, signing
@@ -41,7 +43,7 @@ _SIGNATURE: Final = signing.HEADER.lower().encode()
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
     """The keys that callbacks may be signed with, each once with the backends that own it.
 
@@ -86,9 +88,15 @@ class Keys:
     def count(self, matched: Iterable[int]) -> None:
         """Count which key, of which backend, a callback was signed with; a key of several belongs to `shared`."""
         for index in matched:
-            owners, secret = self.owners[index], self.secrets[index]
+            self._counters[index].inc()
+
+    @cached_property
+    def _counters(self) -> Sequence[Counter]:
+        made = []
+        for owners, secret in zip(self.owners, self.secrets, strict=True):
             owner = next(iter(owners)) if len(owners) == 1 else "shared"
-            metrics.CALLBACK_KEYS.labels(owner, "previous" if secret in self.previous else "current").inc()
+            made.append(metrics.CALLBACK_KEYS.labels(owner, "previous" if secret in self.previous else "current"))
+        return made
 
     def senders(self, matched: Iterable[int]) -> frozenset[str]:
         """Name the backends that may have signed with these keys; empty when one of them belongs to no backend."""
@@ -146,9 +154,9 @@ class CallbackEndpoint:
             await answer(send, 405, "method not allowed", [(b"allow", b"POST")])
             return
         until = time.monotonic() + ANSWER_WITHIN_S
+        signature = _header(scope["headers"], _SIGNATURE)
         try:
-            callback = await self._callback(scope, receive, until=until)
-            signature = _header(scope["headers"], _SIGNATURE)
+            callback = await self._callback(scope, receive, signature, until=until)
             if not self._remembered.has(signature, self._clock()):
                 await self.batcher.store(callback, within=until - time.monotonic())
                 self._remembered.add(signature, self._clock())
@@ -170,12 +178,11 @@ class CallbackEndpoint:
         await self.batcher.close()
         await self._door.close()
 
-    async def _callback(self, scope: Scope, receive: Receive, *, until: float) -> VerifiedCallback:
+    async def _callback(self, scope: Scope, receive: Receive, header: bytes, *, until: float) -> VerifiedCallback:
         """Check one request, in the order of its answers. Raises Refused, or _TooLong."""
         if not self._keys.secrets:
             raise Refused("service not configured", 503)
         await self._refresh()
-        header = _header(scope["headers"], _SIGNATURE)
         if not header:
             raise self._unauthorized(signing.Failure.MISSING.label)
         try:
