@@ -91,6 +91,9 @@ TEMPLATES = [
 ROOT_URLCONF = "fred.urls"
 ASGI_APPLICATION = "fred.asgi.application"
 APPEND_SLASH = False
+# Requests are bounded before Django sees them, by settings of ours; these would add answers of the framework's.
+DATA_UPLOAD_MAX_MEMORY_SIZE = None
+DATA_UPLOAD_MAX_NUMBER_FIELDS = None
 
 USE_TZ = True
 TIME_ZONE = "UTC"

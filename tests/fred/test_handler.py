@@ -24,7 +24,8 @@ hanging_threads: set[str] = set()
 def echo(request: HttpRequest) -> HttpResponse:
     seen_threads.add(threading.current_thread().name)
     try:
-        return HttpResponse(request.body, headers={"X-Name": "é"})
+        fields = str(len(request.GET.getlist("lease_uuid")))
+        return HttpResponse(request.body, headers={"X-Name": "é", "X-Fields": fields})
     except UnreadablePostError:
         return HttpResponse("unreadable", status=400)
 
@@ -110,6 +111,17 @@ def test_a_body_over_the_cap_cannot_be_read_and_ends_the_connection(django_app):
     answer = asyncio.run(request(django_app, "POST", "/echo", body=[b"12345", b"678901"]))
     assert (answer.status, answer.body) == (400, b"unreadable")
     assert answer.headers["connection"] == "close"
+
+
+def test_the_framework_has_no_limits_of_its_own():
+    app = ThreadedDjango(
+        Limits(body_bytes=4_000_000, read_s=5.0, answer_s=5.0), threads=1, reserved={}, middleware=False
+    )
+    body, query = b"x" * 3_000_000, "&".join(f"lease_uuid={number}" for number in range(2_000))
+    headers = {"Content-Length": str(len(body)), "Content-Type": "application/json", "Host": "anything_at all"}
+    answer = asyncio.run(request(app, "POST", "/echo", body=body, headers=headers, query=query))
+    app.close()
+    assert (answer.status, len(answer.body), answer.headers["x-fields"]) == (200, 3_000_000, "2000")
 
 
 def test_threads_are_kept_not_made(django_app):
