@@ -8,6 +8,7 @@ connection: after that, and every 10 s, every topic is read.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -131,7 +132,10 @@ class Hub:
         database is away, LookupError when it has no such lease.
         """
         if not self._tasks:
-            self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._deliver())]
+            # In a context of their own: what they log belongs to no request, not even to the first.
+            self._tasks = [
+                asyncio.create_task(work, context=contextvars.Context()) for work in (self._listen(), self._deliver())
+            ]
         kept = await self._reader.kept(lease)
         after = kept.newest_id if since is None or is_gap(since, kept) else since
         topic = self._topics.get(lease)

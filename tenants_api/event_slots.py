@@ -8,6 +8,7 @@ counts its own.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import secrets
 from collections import Counter
 from collections.abc import Mapping
@@ -92,7 +93,7 @@ class EventSlots:
     async def take(self, lease: UUID) -> str | None:
         """A place for a stream of this lease, None when there is no room."""
         if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew_for_ever())
+            self._renewing = asyncio.create_task(self._renew_for_ever(), context=contextvars.Context())
         member = secrets.token_hex(8)
         async with self._lock:
             found = await self._run(

@@ -26,6 +26,9 @@ def stack():
         one.start()
         one.start_web()
         one.nursery.start("watcher")
+        # What is older than the watcher has a past that only a sweep knows; nothing sweeps here.
+        seen = "SELECT count(*) FROM leases_chaincursor WHERE head_seen_at IS NOT NULL"
+        wait_until(lambda: one.one(seen), timeout=60, message="the watcher to follow the chain")
         one.nursery.start("worker")
         yield one
     finally:
@@ -64,6 +67,21 @@ def test_a_lease_is_made_changed_closed_and_restored_into_another(stack, tenant)
     assert sorted(everything, key=lambda one: int(one["id"])) == everything
 
     restored_into_another(stack, tenant, lease)
+
+
+def test_open_sockets_outlive_the_database(stack, tenant):
+    """PostgreSQL stops and starts anew: both kinds of subscribers go on where they were, once for each event."""
+    lease = stack.create(GOOD, meta_hash=sha256(FIRST).digest())[0]
+    wait_until(lambda: tenant.ask(lease, "status")[0] == 200, timeout=30)
+    with tenant.listen(lease) as plain, tenant.listen(lease, query="&since=0") as resuming:
+        assert tenant.upload(lease, FIRST) == 202
+        assert plain.until("ready") == resuming.until("ready") == ["provisioning", "ready"]
+        stack.postgres.stop()
+        wait_until(lambda: tenant.ask(lease, "status")[0] in {500, 503}, timeout=30)
+        stack.postgres.restart()
+        wait_until(lambda: tenant.ask(lease, "status")[0] == 200, timeout=60)
+        stack.close([lease])
+        assert plain.until("retained") == resuming.until("retained") == ["deprovisioning", "retained"]
 
 
 def comes_up(tenant, lease, told):
