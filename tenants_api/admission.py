@@ -58,9 +58,9 @@ class Admitted:
             raise lease_not_found()
         return facts
 
-    def active_lease(self) -> LeaseFacts:
-        """The lease, if it is ACTIVE; who asks about an inactive one learns no more than that."""
-        facts = lease_reads.current(self.lease_uuid)
+    def active_lease(self, *, anew: bool = False) -> LeaseFacts:
+        """The lease, if it is ACTIVE; who asks about an inactive one learns no more than that. See `current`."""
+        facts = lease_reads.current(self.lease_uuid, anew=anew)
         if facts is None or facts.state != LeaseState.ACTIVE:
             raise ApiError(404, "lease not found or not active", error_code="lease_not_active")
         self._check_owner(facts)

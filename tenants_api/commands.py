@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.http import HttpResponse
 
-from fred import metrics
+from fred import budget, metrics
 from fred.decoding import DecodeError, decode_object
 from leases.status import LeaseState
 from placements import command_waits
@@ -30,6 +30,8 @@ from tenants_api.lease_route import Call, lease_route
 
 WAIT_S: Final = 10.0
 """How long a request waits for the outcome of its command: less than the time in which it must be answered."""
+_SPARE_S: Final = 1.5
+"""Of its time a request keeps so much for what comes after the wait."""
 INVALID_BODY: Final = "invalid request body"
 
 log = structlog.get_logger(__name__)
@@ -48,7 +50,8 @@ def update(call: Call) -> HttpResponse:
 
 
 def _route(call: Call, kind: CommandKind) -> HttpResponse:
-    until = time.monotonic() + WAIT_S
+    budget.keep_in()
+    until = time.monotonic() + max(0.0, budget.within(WAIT_S + _SPARE_S) - _SPARE_S)
     key = command_keys.command_key(call.request)
     if key is not None:
         call.note(key)
@@ -75,12 +78,13 @@ def _check_keyless(tenant: str) -> None:
 
 
 def _keyless(call: Call, kind: CommandKind, id_: UUID, *, until: float) -> HttpResponse:
-    facts = call.active_lease()
+    facts = call.active_lease(anew=True)
     target = backend_reads.owner(facts)
     payload = _payload(call, kind)
     # A lease that is placed nowhere is asked for where its items would be served, as for every read.
     wish = _wish(call, kind, id_, payload=payload, keyed=False, backend="" if facts.placement else target.name)
     try:
+        _let_out()
         found = admit_command(wish)
         if isinstance(found, NotAdmitted):
             raise command_answers.not_admitted(found, kind=kind, is_keyed=False)
@@ -98,6 +102,7 @@ def _keyed(call: Call, kind: CommandKind, key: UUID, *, until: float) -> HttpRes
         if known is None:
             _check_lease(call)
             wish = _wish(call, kind, key, payload=payload, keyed=True)
+            _let_out()
             found = admit_command(wish)
             if isinstance(found, NotAdmitted):
                 raise command_answers.not_admitted(found, kind=kind, is_keyed=True)
@@ -109,6 +114,14 @@ def _keyed(call: Call, kind: CommandKind, key: UUID, *, until: float) -> HttpRes
     except DatabaseError as error:
         log.error("command.not_recorded", lease_uuid=str(call.lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise unavailable() from None
+
+
+def _let_out() -> None:
+    """From here on the command may be sent, by this process or another."""
+    try:
+        budget.let_out()
+    except budget.TimeIsUp:
+        raise ApiError(503, "request timeout", error_code="timeout", line_feed=False) from None
 
 
 def _joined(call: Call, kind: CommandKind, payload: bytes, known: Standing | None, *, until: float) -> HttpResponse:
@@ -135,7 +148,7 @@ def _check_lease(call: Call) -> None:
 
 def _lease(call: Call) -> LeaseFacts:
     try:
-        facts = lease_reads.current(call.lease_uuid)
+        facts = lease_reads.current(call.lease_uuid, anew=True)
     except ApiError:
         raise unavailable() from None
     if facts is not None:

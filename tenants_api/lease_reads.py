@@ -97,14 +97,15 @@ def _prepared_row(query: LiteralString, params: list[Any]) -> tuple[Any, ...] | 
             return cursor.execute(query, params, prepare=True).fetchone()
 
 
-def current(uuid: UUID) -> LeaseFacts | None:
+def current(uuid: UUID, *, anew: bool = False) -> LeaseFacts | None:
     """The lease as the chain has it now: as stored while that is new enough, else after one exact read, then stored.
 
-    None when the chain has no such lease. Of a lease of another provider only the state is told, so it belongs to no
-    caller. Raises the 500 when the chain does not answer (at once while it is known to be silent).
+    ``anew``: read it in any case, unless it is over, which it stays. None when the chain has no such lease. Of a lease
+    of another provider only the state is told, so it belongs to no caller. Raises the 500 when the chain does not
+    answer (at once while it is known to be silent).
     """
     facts = load(uuid)
-    if facts is not None and facts.is_known:
+    if facts is not None and facts.is_known and (not anew or facts.state in TERMINAL):
         return facts
     match exactly(uuid):
         case ExactLease():

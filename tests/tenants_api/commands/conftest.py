@@ -6,6 +6,7 @@ Models are imported inside the fixtures: this file is read before Django is set 
 import json
 from base64 import b64encode
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
@@ -60,14 +61,24 @@ def _now():
 
 
 @pytest.fixture
-def make_lease(backend):
-    """`make_lease(uuid)`: an ACTIVE lease of alice that docker-1 serves."""
+def make_lease(backend, chain):
+    """`make_lease(uuid)`: an ACTIVE lease of alice, on chain too, that docker-1 serves."""
     from tests.factories.leases import LeaseFactory
     from tests.factories.placements import PlacementFactory
 
     def make(uuid=LEASE, *, placed=True, **changes):
-        fields = {"tenant": ALICE, "provider_uuid": PROVIDER, "chain_state": LeaseState.ACTIVE, "items": []}
-        made = LeaseFactory(uuid=uuid, **{**fields, **changes})
+        fields = {
+            "tenant": ALICE,
+            "provider_uuid": PROVIDER,
+            "chain_state": LeaseState.ACTIVE,
+            "items": [],
+            "meta_hash": b"",
+        }
+        fields |= changes
+        made = LeaseFactory(uuid=uuid, **fields)
+        chain.add(
+            UUID(uuid), tenant=fields["tenant"], state=LeaseState(fields["chain_state"]), meta_hash=fields["meta_hash"]
+        )
         if placed:
             PlacementFactory(lease=made, backend_id="docker-1", backend=None, lifecycle_id=LIFECYCLE)
         return made

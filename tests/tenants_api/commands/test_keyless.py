@@ -5,21 +5,23 @@ import json
 import socket
 from base64 import b64decode, b64encode
 from itertools import repeat
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
 
 from backends import targets
 from fred import breaker, metrics
-from leases.models import Lease
+from leases.status import LeaseState
 from placements.command_status import CommandState as S
 from placements.models import MaintenanceCommand, Operation, Placement
+from tests.factories.leases import PayloadFactory
 from tests.factories.placements import CommandFactory, OperationFactory
 from tests.placements.due_rows import targets_to
 from tests.scripted_backend import Hang, Reset
 from tests.tenants_api.calls import bearer, envelope, token
 from tests.tenants_api.commands.conftest import LIFECYCLE, OLD
+from tests.tenants_api.vectors import LEASE
 from tests.waiting import wait_until
 
 NEW = b"the new manifest"
@@ -110,8 +112,9 @@ def test_ta65_update_bodies(ask, lease, backend, versions, keys):
         assert versions()[-1] == ("current", sent)
 
 
-def test_ta66_an_accepted_update_is_what_a_provision_sends_from_now_on(ask, lease, backend, events, versions):
-    Lease.objects.update(meta_hash=hashlib.sha256(OLD).digest())
+def test_ta66_an_accepted_update_is_what_a_provision_sends_from_now_on(ask, make_lease, backend, events, versions):
+    lease = make_lease(meta_hash=hashlib.sha256(OLD).digest())
+    PayloadFactory(lease=lease, body=OLD)
     found = ask("update", payload=NEW)
     assert (found.status, found.raw) == (202, b'{"status":"updating"}\n')
     assert versions() == [("superseded", OLD), ("current", NEW)]
@@ -188,12 +191,18 @@ def test_ta119_while_another_command_or_an_operation_is_open_the_backend_is_not_
     assert backend.routes() == ["restart"]
 
 
-def test_who_may_not_gets_the_answer_of_every_route(ask, lease, backend, chain):
+def test_who_may_not_gets_the_answer_of_every_route(ask, lease, make_lease, backend, chain):
     assert ask("restart", "bob").body == envelope("forbidden", 403)
-    Lease.objects.update(chain_state=1)
-    assert ask("restart").body == envelope("lease not found or not active", 404)
-    Lease.objects.update(chain_state=3)
-    assert ask("update", "bob", payload=NEW).body == envelope("lease not found or not active", 404)
+    inactive = envelope("lease not found or not active", 404)
+    for state, number in ((1, "c"), (3, "d")):
+        other = f"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5{number}"
+        make_lease(other, chain_state=state)
+        assert ask("restart", path=other).body == inactive
+        assert ask("update", "bob", payload=NEW, path=other).body == inactive
+    chain.add(UUID(LEASE), state=LeaseState.CLOSED, height=200)
+    assert ask("restart").body == inactive  # as the chain says now, not as it is stored
+    chain.fails = True
+    assert ask("restart", path="0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c").body == INTERNAL
     assert backend.seen == []
 
 

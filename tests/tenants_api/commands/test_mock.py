@@ -74,6 +74,7 @@ def world(transactional_db, settings, valkey, client, chain):
         dispatch.drain(deadline=0.2)
         dispatch.use_in_web()
         lease = LeaseFactory(uuid=LEASE, tenant=ALICE, provider_uuid=PROVIDER, chain_state=2, items=[])
+        chain.add(uuid.UUID(LEASE))
         PayloadFactory(lease=lease, body=GOOD)
         PlacementFactory(lease=lease, backend=backend, lifecycle_id=OPERATION)
         spec = ProvisionSpec(
