@@ -16,6 +16,7 @@ from backends.contract import Absent, LeaseInfo, ProvisionInfo, ProvisionStatus,
 from backends.releases import ReleaseInfo
 from backends.requests import BackendTarget
 from fred import breaker
+from fred.budget import within
 from placements.models import Placement
 from tenants_api.errors import ApiError
 from tenants_api.lease_reads import LeaseFacts
@@ -26,6 +27,7 @@ HEAD_START_S: Final = 2.0
 """How long the placed backend is asked alone; it is asked again with the others when it took longer."""
 LOST_TEXT: Final = "the backend storage holding this lease was irrecoverably lost"
 
+_LEAST_S: Final = 0.1
 _T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
@@ -137,7 +139,7 @@ def search(
 
     The first hit that is wanted is the answer; without one an error is, and Absent only if all said no.
     """
-    clients = {one.name: (one, client(one, max(0.1, seconds))) for one in asked if not one.fenced}
+    clients = {one.name: (one, client(one, seconds)) for one in asked if not one.fenced}
     doubt: Unknown | None = None
     begun = {name: reader.begin_provision_info(lease_uuid) for name, (_, reader) in clients.items()}
     answers = ask_each(begun)
@@ -152,8 +154,8 @@ def search(
 
 
 def client(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendClient:
-    """Reads from one backend through its breaker, each waiting so long at most."""
-    return BackendClient(target, breaker.of(target.name), limit=seconds)
+    """Reads from one backend through its breaker, each waiting so long at most, and no longer than its request may."""
+    return BackendClient(target, breaker.of(target.name), limit=max(_LEAST_S, within(seconds)))
 
 
 def _ask(target: BackendTarget, lease_uuid: UUID, seconds: float) -> ProvisionInfo | Absent | Unknown:

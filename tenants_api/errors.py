@@ -159,6 +159,11 @@ def internal() -> ApiError:
     return ApiError(500, "internal server error")
 
 
+def timed_out() -> ApiError:
+    """The request's time ended, and nothing was done; its body has no line feed."""
+    return ApiError(503, "request timeout", error_code="timeout", line_feed=False)
+
+
 def unavailable(error_code: str = "store_unavailable") -> ApiError:
     """What must not be guessed can't be known now."""
     return ApiError(503, "service temporarily unavailable", error_code=error_code)

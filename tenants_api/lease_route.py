@@ -10,10 +10,11 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
+from fred import budget
 from fred.buckets import Draw
 from tenants_api import audits, throttles
 from tenants_api.admission import Admitted, Kind, admit, check_method
-from tenants_api.errors import ApiError, request_id_of
+from tenants_api.errors import ApiError, request_id_of, timed_out
 from tenants_api.throttles import RateLimited
 
 OPERATION: Final = "fred.operation_id"
@@ -34,6 +35,13 @@ class Call(Admitted):
     def note(self, operation_id: UUID) -> None:
         """Say which operation this request makes or asks about, for the audit."""
         self.request.META[OPERATION] = operation_id
+
+    def let_out(self) -> None:
+        """From here on something may be changed or sent. Raises the 503 when the caller was told that nothing was."""
+        try:
+            budget.let_out()
+        except budget.TimeIsUp:
+            raise timed_out() from None
 
     def body(self, *, otherwise: str) -> bytes:
         """The whole body; 400 with the text `otherwise` when it is over the cap, was cut or came too slowly."""

@@ -7,9 +7,10 @@ from django.http import HttpResponse
 
 from backends.contract import Absent, Busy, Unknown
 from backends.requests import log_body_bytes
+from fred.budget import within
 from fred.handler import SENT
 from tenants_api import backend_reads, query
-from tenants_api.errors import ApiError, answer, internal
+from tenants_api.errors import ApiError, answer, internal, timed_out
 from tenants_api.lease_route import Call, lease_route
 from tenants_api.log_slots import Full, LogSlots, Slot, TooLate
 
@@ -24,12 +25,12 @@ slots = LogSlots()
 @lease_route("GET")
 def logs(call: Call) -> HttpResponse:
     """The last lines of each instance; few such answers are made at once."""
-    deadline = monotonic() + BUDGET_S
+    deadline = monotonic() + within(BUDGET_S)
     facts = call.known_lease()
     target = backend_reads.owner(facts)
     tail = _tail(call)
     with _slot(call, log_body_bytes(target), deadline - monotonic()) as slot:
-        found = backend_reads.logs(target, call.lease_uuid, tail=tail, seconds=max(1.0, deadline - monotonic()))
+        found = backend_reads.logs(target, call.lease_uuid, tail=tail, seconds=deadline - monotonic())
         response = answer({**call.head, "logs": dict(sorted(_known(found).items()))})
         slot.shrink(len(response.content))
         sent = getattr(call.request, "scope", {}).get(SENT)
@@ -69,7 +70,7 @@ def _slot(call: Call, size: int, seconds: float) -> Slot:
     except Full:
         raise _exhausted() from None
     except TooLate:
-        raise ApiError(503, "request timeout", error_code="timeout", line_feed=False) from None
+        raise timed_out() from None
 
 
 def _exhausted() -> ApiError:

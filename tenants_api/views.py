@@ -6,7 +6,7 @@ from typing import Final
 from django.http import HttpResponse
 
 from backends.contract import Absent, ProvisionInfo, ProvisionStatus, Reason, Unknown
-from fred import metrics
+from fred import budget, metrics
 from leases import payloads
 from leases.status import LeaseState
 from tenants_api import answers, backend_reads, idempotency
@@ -97,6 +97,7 @@ def connection(call: Call) -> HttpResponse:
 @lease_route("POST", kind="payload")
 def data(call: Call) -> HttpResponse:
     """Take the payload that a PENDING lease announced by its hash; the first upload wins."""
+    budget.keep_in()
     return idempotency.answered(call, lambda attempt: _take(call, attempt), otherwise=UNREADABLE)
 
 
@@ -113,6 +114,7 @@ def _take(call: Call, attempt: Attempt) -> HttpResponse:
     if not body:
         raise ApiError(400, "payload is empty", error_code="payload_empty")
     taken = empty(202)
+    call.let_out()
     try:
         is_first = payloads.store(call.lease_uuid, body, expected=facts.meta_hash, within=lambda: attempt.keep(taken))
     except payloads.HashMismatch:

@@ -8,6 +8,7 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from fred import metrics
+from fred.budget import Budget, spending
 from leases import payloads, sql
 from leases.models import Lease, Payload
 from leases.status import LeaseState
@@ -164,6 +165,25 @@ def test_a_name_of_another_upload_is_refused(upload, pending):
     upload(key="k1")
     other = upload(BODY + b" ", key="k1")
     assert (other.status, other.body) == (422, envelope("idempotency key was used with a different request", 422))
+
+
+def test_ta28_an_upload_whose_caller_was_told_that_nothing_happened_stores_nothing(upload, pending, monkeypatch):
+    """Its time ends while the chain is asked."""
+    from tenants_api import lease_reads
+
+    whole = Budget(60, changes=True)
+    read = lease_reads.current
+
+    def slow(*args, **options):
+        assert whole.end()
+        return read(*args, **options)
+
+    monkeypatch.setattr(lease_reads, "current", slow)
+    with spending(whole):
+        found = upload(key="k1")
+    assert (found.status, found.raw) == (503, b'{"error":"request timeout","code":503}')
+    assert not Payload.objects.exists()
+    assert not IdempotencyKey.objects.exists()
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256])
