@@ -6,6 +6,7 @@ from typing import Final
 
 from django.http import HttpResponse
 
+from fred import metrics
 from placements.command_status import MALFORMED, CommandKind, CommandState
 from placements.command_waits import Standing
 from reconciliation.command_admission import NotAdmitted
@@ -89,6 +90,7 @@ def invalid_state(kind: CommandKind) -> ApiError:
 
 def conflict() -> ApiError:
     """The key names another command of this lease."""
+    metrics.IDEMPOTENCY.labels("conflict").inc()
     text = "Idempotency-Key conflicts with a prior maintenance command"
     return ApiError(409, text, error_code="idempotency_key_mismatch")
 

@@ -50,7 +50,7 @@ class HouseConfig(BaseModel):
     fred_retention_news: Duration = timedelta(days=7)
     """How long applied callbacks and status events are kept. Above 0."""
     fred_retention_history: Duration = timedelta(days=30)
-    """How long chain events, decisions, sweeps and decided transactions are kept. Above 0."""
+    """How long chain events, decisions, sweeps, decided transactions and tenants' requests are kept. Above 0."""
     fred_retention_settled: Duration = timedelta(days=90)
     """How long settled operations, removals and wishes for the chain are kept. Above 0."""
     fred_crash_at: Text = ""

@@ -23,7 +23,7 @@ from placements import transitions
 from placements.models import Operation, Placement
 from placements.status import OperationState
 from reconciliation import cleaning
-from tenants_api import idempotency, idempotency_sql
+from tenants_api import command_answers, idempotency, idempotency_sql
 from tenants_api.errors import ApiError
 from tenants_api.models import IdempotencyKey, TenantRequest
 from tests.factories.placements import OperationFactory
@@ -404,6 +404,12 @@ def test_an_answer_kept_in_a_transaction_is_there_with_it_or_not_at_all(restorin
     monkeypatch.setattr(idempotency_sql, "finish", fails)
     assert upload()[0] == 500
     assert (Payload.objects.count(), IdempotencyKey.objects.count()) == (0, 0)
+
+
+def test_a_conflict_of_command_keys_is_counted():
+    before = counted("conflict")
+    assert command_answers.conflict().status == 409
+    assert counted("conflict") == before + 1
 
 
 def test_rows_of_requests_have_an_end_and_a_bound(restoring, monkeypatch, settings):
