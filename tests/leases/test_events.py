@@ -13,7 +13,9 @@ from leases import events, sql
 from leases.models import Lease, StatusEvent
 from tests.factories.leases import LeaseFactory
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(
+    transaction=True, available_apps=["fred", "leases", "backends", "placements", "reconciliation", "tenants_api"]
+)
 
 
 @pytest.fixture

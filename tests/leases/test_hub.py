@@ -14,7 +14,9 @@ from leases.hub import Hub
 from leases.models import StatusEvent
 from tests.factories.leases import LeaseFactory
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(
+    transaction=True, available_apps=["fred", "leases", "backends", "placements", "reconciliation", "tenants_api"]
+)
 
 
 @pytest.fixture

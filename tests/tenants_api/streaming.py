@@ -9,6 +9,7 @@ from unittest.mock import patch
 from urllib.parse import quote
 
 import orjson
+import pytest
 from django.db import connections, transaction
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
@@ -22,6 +23,10 @@ from tests.tenants_api.calls import token
 from tests.tenants_api.vectors import LEASE
 
 PATIENCE_S = 10
+ROWS = pytest.mark.django_db(
+    transaction=True, available_apps=["fred", "leases", "backends", "placements", "reconciliation", "tenants_api"]
+)
+"""Committed rows, of our apps only: emptying these is all there is to do after a test."""
 
 
 def record(*told: tuple[Any, ...]) -> None:

@@ -22,11 +22,11 @@ from tenants_api.events_asgi import EventsApp
 from tests.factories.leases import LeaseFactory
 from tests.fred.served import upgrade
 from tests.tenants_api.calls import PROVIDER, bearer, token
-from tests.tenants_api.streaming import end_of, record, statuses, told, web_process
+from tests.tenants_api.streaming import ROWS, end_of, record, statuses, told, web_process
 from tests.tenants_api.vectors import ALICE, BOB, LEASE
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("chain", "unlimited")]
+pytestmark = [ROWS, pytest.mark.usefixtures("chain", "unlimited")]
 SECURITY = {"x-content-type-options", "x-frame-options", "x-xss-protection", "cache-control"}
 OTHER = "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c"
 

@@ -11,11 +11,11 @@ from fred.limits import Times
 from leases.models import StatusEvent
 from tenants_api.event_streams import StreamLimits
 from tests.tenants_api.calls import bearer
-from tests.tenants_api.streaming import record, web_process
+from tests.tenants_api.streaming import ROWS, record, web_process
 from tests.tenants_api.vectors import LEASE
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("chain", "unlimited")]
+pytestmark = [ROWS, pytest.mark.usefixtures("chain", "unlimited")]
 
 
 @pytest.fixture
