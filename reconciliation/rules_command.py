@@ -58,7 +58,8 @@ def command_reserved(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisi
     if facts.is_ended or command is None or command.state is not S.RESERVED:
         return None
     if now - command.admitted_at > limits.undelivered:
-        return Decision(Conclude((CommandResult(command.id, S.FAILED, UNDELIVERED),)), after=limits.at_once)
+        result = CommandResult(command.id, S.FAILED, UNDELIVERED)
+        return Decision(Conclude((result,)), reason="not_delivered", after=limits.at_once)
     backend = facts.world.backend(command.backend)
     if backend is None:
         return Decision(Wait(), "maintaining", "backend_unconfigured", limits.longest)
@@ -86,7 +87,8 @@ def command_in_doubt(facts: LeaseFacts, now: datetime, limits: Limits) -> Decisi
         return Decision(shown, after=limits.at_once)
     age = _age(command, now)
     if age > limits.maintenance_timeout:
-        return Decision(Conclude((CommandResult(command.id, S.FAILED, UNHEARD),)), after=limits.at_once)
+        result = CommandResult(command.id, S.FAILED, UNHEARD)
+        return Decision(Conclude((result,)), reason="outcome_unknown", after=limits.at_once)
     reason = facts.maintenance.reason if isinstance(facts.maintenance, Unknown) else "in_doubt"
     wait = min(max(age / 2, limits.watch_first), limits.watch_longest)
     return Decision(Wait(), "maintaining", reason, wait)

@@ -146,6 +146,7 @@ RESERVED = [
         "nobody could be told of it for an hour",
         maintained(command(S.RESERVED, due_at=NOW, admitted_at=ago(3601))),
         concluded(result(S.FAILED, "not_delivered")),
+        reason="not_delivered",
         after=0,
     ),
 ]
@@ -208,6 +209,7 @@ IN_DOUBT = [
         "nothing in 10 minutes",
         maintained(command(S.IN_DOUBT, first_dispatched_at=ago(601), **sent), maintenance=SILENT),
         concluded(result(S.FAILED, "outcome_unknown")),
+        reason="outcome_unknown",
         after=0,
     ),
     case(

@@ -14,8 +14,9 @@ from fred import breaker
 from leases.models import Lease
 from placements import dispatch
 from placements.command_status import CommandState as S
-from placements.models import MaintenanceCommand, Placement
+from placements.models import MaintenanceCommand, Placement, Teardown
 from placements.sender import Sender
+from reconciliation.models import DecisionRecord
 from tests.factories.placements import OperationFactory
 from tests.placements.due_rows import targets_to
 from tests.scripted_backend import Hang, Reset
@@ -202,6 +203,7 @@ def test_a_doubt_that_nothing_ends_is_a_failure_after_ten_minutes(ask, lease, ba
     look()
     command = only()
     assert (command.state, command.refusal, events()) == (S.FAILED, "outcome_unknown", [])
+    assert DecisionRecord.objects.filter(lease=LEASE, reason="outcome_unknown").count() == 1
     assert versions() == [("current", OLD), ("failed", NEW)]
     assert ask("update", key=K1, payload=NEW).body == envelope("invalid state for update", 409)
     assert ask("update", key=K2, payload=NEW).status == 202
@@ -332,6 +334,24 @@ def test_an_end_that_comes_before_the_backend_could_be_told_ends_the_command(ask
     assert (command.state, command.refusal, command.due_at) == (S.ENDED, "lease_ended", None)
     assert ask("update", key=K1, payload=NEW).body == envelope("lease is no longer active", 409)
     assert versions() == [("current", OLD)]
+
+
+def test_lc112_nothing_is_torn_down_while_a_command_is_on_the_wire(ask, lease, backend, look, monkeypatch):
+    monkeypatch.setattr("tenants_api.commands.WAIT_S", 0.3)
+    hang = Hang()
+    backend.script["restart"].append(hang)
+    assert ask("restart", key=K1).body == UNAVAILABLE
+    Lease.objects.update(chain_state=3, due_at=timezone.now())
+    look()
+    stored = Lease.objects.get()
+    assert (stored.phase, stored.reason) == ("tearing_down", "command_on_wire")
+    assert not Teardown.objects.exists()
+    hang.release()
+    wait_until(lambda: only().state == S.ACCEPTED)
+    look()
+    assert Teardown.objects.get().backend_id == "docker-1"
+    assert (only().state, only().finished_at is None) == (S.ACCEPTED, False)
+    assert ask("restart", key=K1).status == 202
 
 
 def test_another_command_waits_for_an_open_operation(ask, lease, backend):
