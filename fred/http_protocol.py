@@ -21,6 +21,8 @@ from fred.ws_protocol import WebSocketProtocol
 if TYPE_CHECKING:
     from fred.server import ServerConfig
 
+_AUTHORIZATION = b"authorization"
+_BLANKS = b" \t"
 _NEVER = float("inf")
 
 
@@ -110,6 +112,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._drained = 0
         if self._head_until == _NEVER:
             self._head_until = self.loop.time() + self._times.head_s
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Blanks around a value are no part of it; of several Authorization headers the first counts."""
+        is_token = len(name) == len(_AUTHORIZATION) and name.lower() == _AUTHORIZATION
+        if not (is_token and any(known == _AUTHORIZATION for known, _ in self.headers)):
+            super().on_header(name, value.strip(_BLANKS))
 
     def on_headers_complete(self) -> None:
         """Start the application, with the target as it came."""

@@ -38,6 +38,31 @@ def test_the_target_is_seen_as_it_was_sent(server, sent, seen):
     assert server.ask(get(sent)).body == b"0 " + seen
 
 
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ((b"Authorization: Bearer a \t",), [b"Bearer a"]),
+        ((b"authorization: \t Bearer a",), [b"Bearer a"]),
+        ((b"Authorization: Bearer a", b"AUTHORIZATION: Bearer b"), [b"Bearer a"]),
+        ((b"Authorization: ", b"Authorization: Bearer b"), [b""]),
+        ((b"Idempotency-Key: a ", b"Idempotency-Key: b"), [b"a", b"b"]),
+    ],
+)
+def test_the_first_authorization_counts_and_blanks_around_values_do_not(lines, seen):
+    name = lines[0].partition(b":")[0].lower()
+
+    async def app(scope, receive, send):
+        values = [value for known, value in scope["headers"] if known == name]
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+        told.extend(values)
+
+    told = []
+    with served(app) as one:
+        assert one.ask(get(b"/x", *lines)).status == 200
+    assert told == seen
+
+
 def test_nothing_is_said_of_the_server(server):
     assert set(server.ask(get()).headers) == {"date", "content-length"}
 
