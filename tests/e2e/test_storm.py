@@ -28,7 +28,7 @@ CRASHES_AT = (250, 650)
 SETTLED_WITHIN_S = 90.0
 LISTED_WITHIN_S = 15.0
 MAY_MISS = 2
-"""Of the 26 kinds that leases meet on their way, each about nine times, so many may by chance come over nobody."""
+"""Of the 28 kinds that leases meet on their way, each about nine times, so many may by chance come over nobody."""
 CREW = ("web", "watcher", "hasty", "hasty")
 
 PROVISION: tuple[dict[str, Any], ...] = (
@@ -41,6 +41,8 @@ PROVISION: tuple[dict[str, Any], ...] = (
     {"action": "status", "status": 503, "shape": "empty"},
     {"action": "status", "status": 503, "effect": True},
     {"action": "status", "status": 400, "shape": "html"},
+    {"action": "status", "status": 400},
+    {"action": "status", "status": 400, "effect": True},
     {"action": "status", "status": 302, "shape": "redirect"},
     {"action": "lose", "effect": False},
     {"action": "lose"},
@@ -56,7 +58,18 @@ CALLBACKS: tuple[dict[str, Any], ...] = tuple(
                  "wrong_query", "retained")
 )  # fmt: skip
 LISTS: tuple[dict[str, Any], ...] = tuple(
-    {"action": "inventory", "kind": kind} for kind in ("omit", "duplicate", "endless", "not_found", "null")
+    {"action": "inventory", "kind": kind}
+    for kind in (
+        "omit",
+        "duplicate",
+        "foreign",
+        "not_canonical",
+        "null",
+        "stuck_token",
+        "endless",
+        "oversize",
+        "not_found",
+    )
 )
 READS: tuple[dict[str, Any], ...] = ({"action": "status", "status": 500}, {"action": "lose"})
 REMOVALS: tuple[dict[str, Any], ...] = ({"action": "status", "status": 500, "effect": True}, {"action": "lose"})
@@ -65,6 +78,7 @@ ROUTES = (
     ("provision", RESULTS),
     ("success", CALLBACKS),
     ("provisions", LISTS),
+    ("retentions", LISTS),
     ("provision_info", READS),
     ("deprovision", REMOVALS),
 )
