@@ -78,6 +78,8 @@ class VerifiedCallback(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     body_sha256: bytes
     senders: frozenset[str] = frozenset()
     """Backends that own the key it was signed with; empty: a key that names none."""
+    repeated: bool = False
+    """The same signature was committed before: a repeat of a delivery, or of words that fit two events of a second."""
 
 
 def limits_hold(body: bytes) -> bool:

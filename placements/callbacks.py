@@ -53,7 +53,7 @@ def is_of_one_row(error: Exception) -> bool:
 def _apply(callbacks: Sequence[VerifiedCallback]) -> tuple[set[UUID], list[InboxRow]]:
     """Return the leases that could be locked, and the reports that no operation was waiting for."""
     with wake.news_about({callback.lease_uuid for callback in callbacks}, skip_locked=True) as news:
-        readings = _read([callback for callback in callbacks if callback.lease_uuid in news.locked])
+        readings = _read(_without_repeats([one for one in callbacks if one.lease_uuid in news.locked]))
         fresh = sql.insert([row for row, _ in readings])
         said = list({row.key: (row, operation) for row, operation in reversed(readings) if row.key in fresh}.values())
         _move(said)
@@ -63,6 +63,16 @@ def _apply(callbacks: Sequence[VerifiedCallback]) -> tuple[set[UUID], list[Inbox
         news.wake({row.callback.lease_uuid: 0 for row, _ in said if row.callback.lease_uuid not in told})
         crash.point("callback.before_commit")
     return news.locked, [row for row, operation in said if operation is None and not row.verdict]
+
+
+def _without_repeats(callbacks: Sequence[VerifiedCallback]) -> list[VerifiedCallback]:
+    """Leave out what was committed before, unless a restart or update of its lease still waits for its end.
+
+    Two changes that a backend ends within one second are reported in the same words with the same signature.
+    """
+    repeated = {callback.lease_uuid for callback in callbacks if callback.repeated}
+    awaited = sql.with_unfinished_command(repeated) if repeated else set()
+    return [callback for callback in callbacks if not callback.repeated or callback.lease_uuid in awaited]
 
 
 def _read(callbacks: Sequence[VerifiedCallback]) -> list[_Reading]:

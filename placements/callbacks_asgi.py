@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 from django.conf import settings
+from msgspec import structs
 from prometheus_client import Counter
 
 from backends import targets
@@ -105,9 +106,9 @@ class Keys:
 
 
 class Remembered:
-    """Signatures of committed callbacks. The same one again is a repeat of a delivery: it is answered, not applied.
+    """Signatures of committed callbacks. The same one again is nearly always a repeat of a delivery.
 
-    Bounded and of this process only: rows decide what counts once, this spares them what is seen twice at one door.
+    Bounded and of this process only: rows decide what counts once.
     """
 
     def __init__(self) -> None:
@@ -157,9 +158,10 @@ class CallbackEndpoint:
         signature = _header(scope["headers"], _SIGNATURE)
         try:
             callback = await self._callback(scope, receive, signature, until=until)
-            if not self._remembered.has(signature, self._clock()):
-                await self.batcher.store(callback, within=until - time.monotonic())
-                self._remembered.add(signature, self._clock())
+            if self._remembered.has(signature, self._clock()):
+                callback = structs.replace(callback, repeated=True)
+            await self.batcher.store(callback, within=until - time.monotonic())
+            self._remembered.add(signature, self._clock())
         except Refused as refused:
             if refused.status == 401 and await self._door.is_shut(scope, send):
                 return

@@ -90,6 +90,19 @@ def owners(lease_uuids: Iterable[UUID]) -> dict[UUID, Owner]:
         return {lease: Owner(backend, lifecycle_id) for lease, backend, lifecycle_id in cursor.fetchall()}
 
 
+def with_unfinished_command(lease_uuids: Iterable[UUID]) -> set[UUID]:
+    """Those of these leases with a restart or update of which it is not known yet how it went."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT DISTINCT lease_uuid FROM placements_maintenancecommand
+             WHERE lease_uuid = ANY(%s) AND finished_at IS NULL
+            """,
+            [list(lease_uuids)],
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
 def insert(rows: Sequence[InboxRow]) -> set[tuple[object, ...]]:
     """Insert callbacks in this order; return the keys of those that were not in the inbox yet.
 

@@ -124,13 +124,13 @@ def test_after_the_end_nothing_is_taken():
     assert asyncio.run(main()) == 503
 
 
-def test_ta96_the_same_signed_request_again_is_answered_and_not_stored():
+def test_ta96_the_same_signed_request_again_is_answered_and_known_as_a_repeat():
     async def work(endpoint):
         return [(await post(endpoint)).status for _ in range(2)]
 
     statuses, kept = run(work)
     assert statuses == [200, 200]
-    assert len(kept.batches) == 1
+    assert [callback.repeated for batch in kept.batches for callback in batch] == [False, True]
 
 
 def test_ta96_a_request_that_was_not_stored_is_not_remembered():

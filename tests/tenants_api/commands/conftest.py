@@ -155,15 +155,18 @@ def look(backend):
 
 @pytest.fixture
 def report(backend, look):
-    """`report("failed", "it died")`: docker-1 reports on the lease's own URL, and the lease is looked at."""
+    """`report("failed", "it died")`: docker-1 reports on the lease's own URL, and the lease is looked at.
+
+    `words` makes the body the same each time, `repeated` its signature.
+    """
     import hashlib
     import uuid
 
     from placements import callbacks
     from placements.callback_request import Selector, VerifiedCallback
 
-    def said(status, error="", *, lease=LEASE):
-        body = f"{status} {error} {uuid.uuid4()}".encode()
+    def said(status, error="", *, lease=LEASE, words="", repeated=False):
+        body = f"{status} {error} {words or uuid.uuid4()}".encode()
         callback = VerifiedCallback(
             lease_uuid=uuid.UUID(lease),
             selector=Selector.LIFECYCLE,
@@ -176,6 +179,7 @@ def report(backend, look):
             maintenance_id=None,
             maintenance_admitted_at=None,
             body_sha256=hashlib.sha256(body).digest(),
+            repeated=repeated,
         )
         assert callbacks.apply([callback]) == set()
         look()

@@ -271,6 +271,18 @@ def test_ta90_a_restart_and_its_end_as_subscribers_see_it(ask, lease, backend, r
     assert events() == ["restarting", "ready"]
 
 
+def test_ta96_two_changes_of_one_second_end_with_the_same_words(ask, lease, backend, report, events):
+    assert ask("update", payload=b"new").status == 202
+    report("success", words="same")
+    report("success", words="same", repeated=True)
+    assert events() == ["updating", "ready"], "a repeat of a delivery has no effect"
+    assert ask("restart").status == 202
+    report("success", words="same", repeated=True)
+    assert events() == ["updating", "ready", "restarting", "ready"]
+    report("success", words="same", repeated=True)
+    assert len(events()) == 4
+
+
 def test_ta127_leases_that_can_not_have_commands(ask, lease, make_lease, backend, chain):
     pending, closed, bobs = (f"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a0{number}" for number in range(3))
     make_lease(pending, chain_state=1)
