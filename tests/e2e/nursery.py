@@ -22,7 +22,6 @@ import traceback
 from datetime import timedelta
 
 import django
-import uvicorn
 
 django.setup()
 
@@ -30,7 +29,7 @@ from django.conf import settings  # noqa: E402
 from django.db import DatabaseError, connection  # noqa: E402
 from redis import Redis  # noqa: E402
 
-from fred import breaker, crash  # noqa: E402
+from fred import breaker, crash, server  # noqa: E402
 from fred.dev.children import PR_SET_PDEATHSIG  # noqa: E402
 from leases import lanes  # noqa: E402
 from placements import dispatch  # noqa: E402
@@ -85,9 +84,7 @@ def serve_web() -> None:
     for option in (socket.SO_REUSEPORT, socket.SO_REUSEADDR):
         listener.setsockopt(socket.SOL_SOCKET, option, 1)
     listener.bind(settings.FRED.api_address)
-    config = uvicorn.Config("fred.asgi:application", http="httptools", loop="uvloop", access_log=False,
-                            log_config=None, proxy_headers=False, server_header=False)  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listener])
+    server.of_settings(settings.FRED, settings.HOUSE).run([listener])
 
 
 def live(kind: str, points: str) -> None:
