@@ -56,6 +56,7 @@ ERROR_CODES: Final = (
     "not_configured",
     "store_unavailable",
     "timeout",
+    "too_many_connections",
     "internal",
     "idempotency_key_invalid",
     "idempotency_key_mismatch",

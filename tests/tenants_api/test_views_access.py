@@ -199,8 +199,9 @@ def test_ta14_a_valid_token_for_no_uuid(ask):
         ("releases", LeaseState.CLOSED, (403, "forbidden")),
     ],
 )
-def test_ta15_a_foreign_lease(route, state, expected, ask, lease):
+def test_ta15_a_foreign_lease(route, state, expected, ask, chain, lease):
     Lease.objects.update(chain_state=state, tenant=BOB)
+    chain.add(uuid.UUID(LEASE), tenant=BOB, state=state)
     found = ask(route, headers=fitting(route), body=BODIES.get(route))
     assert (found.status, found.body) == (expected[0], envelope(expected[1], expected[0]))
 
@@ -208,15 +209,12 @@ def test_ta15_a_foreign_lease(route, state, expected, ask, lease):
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("stored", [True, False])
 def test_ta16_a_lease_of_another_provider_is_403(route, stored, ask, chain, lease):
+    state = LeaseState.PENDING if route in PENDING_ONLY else LeaseState.ACTIVE
+    chain.known[uuid.UUID(LEASE)] = Unknown("another provider's", Doubt.FOREIGN, state)
     if stored:
-        Lease.objects.update(
-            provider_uuid="0190a1b2-0000-7000-8000-00000000000b", chain_state=1 if route in PENDING_ONLY else 2
-        )
+        Lease.objects.update(provider_uuid="0190a1b2-0000-7000-8000-00000000000b", chain_state=state)
     else:
         Lease.objects.all().delete()
-        chain.known[uuid.UUID(LEASE)] = Unknown(
-            "another provider's", Doubt.FOREIGN, LeaseState(1 if route in PENDING_ONLY else 2)
-        )
     found = ask(route, headers=fitting(route), body=BODIES.get(route))
     assert (found.status, found.body) == (403, envelope("forbidden", 403))
 
