@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from fred import limits
-from fred.certificates import ListenerTls
+from fred.certificates import CertificateError, ListenerTls
 from fred.http_protocol import HttpProtocol
 from fred.limits import Times
 from fred.ws_protocol import WebSocketProtocol
@@ -223,12 +223,17 @@ def of_settings(provider: ProviderConfig, house: HouseConfig, *, app: Any = APPL
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until a signal."""
+    """Serve until a signal; ends with 1 where the certificate does not load, with 3 where nobody can listen."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fred.settings")
     from django.conf import settings  # noqa: PLC0415 - only a process that serves has them
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    of_settings(settings.FRED, settings.HOUSE, app=words[0] if words else APPLICATION).run()
+    try:
+        server = of_settings(settings.FRED, settings.HOUSE, app=words[0] if words else APPLICATION)
+    except CertificateError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from None
+    server.run()
 
 
 def _stop_s(provider: ProviderConfig) -> float:

@@ -169,6 +169,15 @@ def test_tls2_a_pair_that_does_not_load_says_so(authority, tmp_path):
         ListenerTls.of(certificate, other)
 
 
+def test_tls2_such_a_pair_ends_the_process_before_it_listens(settings, capsys):
+    files = {"tls_cert_file": "/nowhere.pem", "tls_key_file": "/nowhere.key"}
+    settings.FRED = settings.FRED.model_copy(update=files)
+    with pytest.raises(SystemExit) as ended:
+        server.main([])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("failed to load TLS certificates: /nowhere.pem, /nowhere.key: ")
+
+
 def test_the_server_is_what_the_settings_describe(settings, authority):
     certificate, key = authority.issue("c", to="settings")
     changed = settings.FRED.model_copy(
