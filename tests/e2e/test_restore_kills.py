@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
 
+from fred import http
+from fred.curl import Request
 from leases.chain.keys import SigningKey
 from tenants_api import tokens
 from tests.e2e.stack import GOOD, Stack
@@ -35,6 +38,7 @@ KILLS = {
     "X2 answered, not written": "dispatch.before_record",
     "X3 written, not told": "dispatch.recorded",
 }
+TWENTY = "twenty at once"
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +69,11 @@ def web(house: Stack, points: str = "-"):
 def sources(stack):
     """Closed leases whose data is kept, one for each test."""
     with web(stack):
-        found = stack.create(GOOD, len(KILLS))
+        found = stack.create(GOOD, len(KILLS) + 1)
         stack.wait_until_settled(found, "active", timeout=60)
         stack.close(found)
         stack.wait_until_settled(found, "retained", timeout=60)
-    return dict(zip(KILLS, found, strict=True))
+    return dict(zip([*KILLS, TWENTY], found, strict=True))
 
 
 class Asking:
@@ -81,12 +85,17 @@ class Asking:
         self.signing = SigningKey.from_hex(house.chain.keys["tenant"].private_key_hex)
         self.moments: set[int] = set()
 
-    def __call__(self):
+    def request(self) -> Request:
+        """One request, with a token of its own; it is waited for longer than an answer may take."""
         moment = next(one for one in range(int(time.time()) + 8, 0, -1) if one not in self.moments)
         self.moments.add(moment)
         token = tokens.mint(self.signing, tenant=self.house.tenant, lease_uuid=self.target, timestamp=moment)
         headers = (("Authorization", f"Bearer {token}"), ("Idempotency-Key", self.key))
-        return self.house.get("api", f"/v1/leases/{self.target}/restore", body=self.body, headers=headers)
+        url = f"http://127.0.0.1:{self.house.ports['api']}/v1/leases/{self.target}/restore"
+        return Request(url, body=self.body, headers=headers, timeout=20.0, connect_timeout=5.0)
+
+    def __call__(self):
+        return http.fetch(self.request())
 
 
 @pytest.mark.parametrize("name", KILLS)
@@ -118,3 +127,28 @@ def test_lc118_ta106_a_killed_web_loses_no_restore_and_blocks_nobody(stack, sour
     assert statuses.count("restarting") <= 1
     owner = stack.one("SELECT backend FROM placements_placement WHERE lease_uuid = %s", sources[name])
     assert stack.one("SELECT backend FROM placements_placement WHERE lease_uuid = %s", target) == owner
+
+
+def test_ta104_of_twenty_requests_with_one_key_at_a_web_as_it_is_served_one_runs(stack, sources):
+    """More than a web process has threads, and more than it has connections to the database."""
+    target = stack.create(GOOD, meta_hash=HASH)[0]
+    stack.wait_until_settled([target], "awaiting_payload", timeout=30)
+    ask = Asking(stack, target, sources[TWENTY])
+    requests = [ask.request() for _ in range(20)]
+    stack.provider |= {"PROVIDER_TENANT_RATE_LIMIT_RPS": "10000", "PROVIDER_TENANT_RATE_LIMIT_BURST": "10000"}
+    stack.start_web()
+    try:
+        with ThreadPoolExecutor(20) as pool:
+            found = list(pool.map(http.fetch, requests))
+        assert [one.error for one in found] == [None] * 20
+        assert {one.status for one in found} <= {202, 409}
+        assert sum(one.status == 202 for one in found) >= 1
+        assert {json.loads(one.body).get("error") for one in found if one.status == 409} <= {
+            "a request with this idempotency key is still being processed"
+        }
+        stack.wait_until_settled([target], "active", timeout=ENDS_WITHIN_S)
+    finally:
+        stack.kill("web")
+    assert len(stack.orders("/restore", [target])) == 1
+    rows = stack.sql("SELECT status FROM tenants_api_tenantrequest WHERE lease_uuid = %s", target)
+    assert sorted(row[0] for row in rows) == sorted(one.status for one in found)
