@@ -5,7 +5,6 @@ import socket
 from base64 import b64decode
 from datetime import timedelta
 
-import pytest
 from django.db import connection
 from django.utils import timezone
 
@@ -76,55 +75,56 @@ def test_ta66_an_update_is_in_force_with_the_202_and_carries_the_digest_an_older
     assert events(command.lease_id) == [("updating", "")]
 
 
-@pytest.mark.parametrize(
-    ("keyed", "kind", "answer", "refusal", "error"),
-    [
-        (True, "restart", (404, b"x"), "not_provisioned", "lease not provisioned"),
-        (False, "restart", (409, b'{"error":"busy"}'), "invalid_state", "busy"),
-        (True, "restart", (400, b'{"error":"no"}'), "validation", "no"),
-        (True, "restart", (409, b'{"error":"old","code":"maintenance_expired"}'), "expired", "old"),
-        (False, "restart", (409, b'{"error":"old","code":"maintenance_expired"}'), "invalid_state", "old"),
-        (True, "update", (503, b'{"error":"full","code":"insufficient_resources"}'), "capacity", "full"),
-        (False, "update", (400, b'{"error":"bad port"}'), "validation", "bad port"),
-        (False, "update", (400, b"<html>"), "malformed", ""),
-        (False, "restart", (400, b'{"error":"no"}'), "bad_request", ""),
-    ],
-)
-def test_ta67_ta124_a_refusal_settles_the_command_and_forgets_the_proposal(
-    backend, sender, keyed, kind, answer, refusal, error
-):
-    command = update(keyed=keyed) if kind == "update" else restart(keyed=keyed)
-    backend.script[kind].append(answer)
-    sender.pull()
-    until(command, state=S.REFUSED, refusal=refusal, error=error)
-    assert None not in (command.settled_at, command.finished_at)
-    assert events(command.lease_id) == []
-    assert versions(command.lease_id) == ([("current", OLD)] if kind == "update" else [])
+REFUSALS = [
+    (True, "restart", (404, b"x"), "not_provisioned", "lease not provisioned"),
+    (False, "restart", (409, b'{"error":"busy"}'), "invalid_state", "busy"),
+    (True, "restart", (400, b'{"error":"no"}'), "validation", "no"),
+    (True, "restart", (409, b'{"error":"old","code":"maintenance_expired"}'), "expired", "old"),
+    (False, "restart", (409, b'{"error":"old","code":"maintenance_expired"}'), "invalid_state", "old"),
+    (True, "update", (503, b'{"error":"full","code":"insufficient_resources"}'), "capacity", "full"),
+    (False, "update", (400, b'{"error":"bad port"}'), "validation", "bad port"),
+    (False, "update", (400, b"<html>"), "malformed", ""),
+    (False, "restart", (400, b'{"error":"no"}'), "bad_request", ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("keyed", "answer"),
-    [
-        (False, (500, b'{"error":"x"}')),
-        (False, (503, b'{"error":"full","code":"insufficient_resources"}')),
-        (True, (503, b'{"error":"x","code":"lifecycle_pending"}')),
-        (True, (400, b"<html>")),
-        (True, Reset),
-        (True, Broken),
-    ],
-)
-def test_lc121_what_may_have_arrived_is_never_sent_again(backend, sender, keyed, answer):
-    command = update(keyed=keyed)
-    backend.script["update"].append(answer)
+def test_ta67_ta124_a_refusal_settles_the_command_and_forgets_the_proposal(backend, sender):
+    made = [update(keyed=keyed) if kind == "update" else restart(keyed=keyed) for keyed, kind, *_ in REFUSALS]
+    for command, (_, kind, answer, *_) in zip(made, REFUSALS, strict=True):
+        backend.script[kind, str(command.lease_id)].append(answer)
     sender.pull()
-    until(command, state=S.IN_DOUBT, refusal="ambiguous", due_at=None)
-    assert command.on_wire_until <= timezone.now()
-    assert command.settled_at is None
-    assert versions(command.lease_id) == [("current", OLD), ("proposed", NEW)]
+    for command, (_, kind, _, refusal, error) in zip(made, REFUSALS, strict=True):
+        until(command, state=S.REFUSED, refusal=refusal, error=error)
+        assert None not in (command.settled_at, command.finished_at)
+        assert events(command.lease_id) == []
+        assert versions(command.lease_id) == ([("current", OLD)] if kind == "update" else [])
+
+
+DOUBTS = [
+    (False, (500, b'{"error":"x"}')),
+    (False, (503, b'{"error":"full","code":"insufficient_resources"}')),
+    (True, (503, b'{"error":"x","code":"lifecycle_pending"}')),
+    (True, (400, b"<html>")),
+    (True, Reset),
+    (True, Broken),
+]
+
+
+def test_lc121_what_may_have_arrived_is_never_sent_again(backend, sender):
+    made = [update(keyed=keyed) for keyed, _ in DOUBTS]
+    for command, (_, answer) in zip(made, DOUBTS, strict=True):
+        backend.script["update", str(command.lease_id)].append(answer)
+    sender.pull()
+    for command in made:
+        until(command, state=S.IN_DOUBT, refusal="ambiguous", due_at=None)
+        assert command.on_wire_until <= timezone.now()
+        assert command.settled_at is None
+        assert versions(command.lease_id) == [("current", OLD), ("proposed", NEW)]
+    breaker.forget()
     tick.hint_overdue()
     sender.pull()
     wait_until(lambda: sender.is_idle)
-    assert backend.routes() == ["update"]
+    assert backend.routes() == ["update"] * len(DOUBTS)
 
 
 def test_what_could_not_be_sent_is_sent_when_the_backend_is_there(backend, sender):
@@ -146,18 +146,15 @@ def test_what_could_not_be_sent_is_sent_when_the_backend_is_there(backend, sende
     until(command, state=S.ACCEPTED, refusal="")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"valid_until": timezone.now() - timedelta(seconds=1)},
+def test_nothing_else_is_sent(backend, sender):
+    now = timezone.now()
+    for fields in (
+        {"valid_until": now - timedelta(seconds=1)},
         {"state": S.IN_DOUBT},
-        {"state": S.ENDED, "settled_at": timezone.now()},
-    ],
-    ids=["stale", "in doubt", "ended"],
-)
-def test_nothing_else_is_sent(backend, sender, fields):
-    command = restart()
-    MaintenanceCommand.objects.filter(pk=command.pk).update(**fields)
+        {"state": S.ENDED, "settled_at": now},
+        {"due_at": now + timedelta(seconds=60)},
+    ):
+        MaintenanceCommand.objects.filter(pk=restart().pk).update(**fields)
     other = restart()
     backend.always["restart"] = (202, b"{}")
     sender.pull()
