@@ -2,6 +2,7 @@
 
 import threading
 import time
+from uuid import UUID
 
 import pytest
 
@@ -12,7 +13,7 @@ from placements.models import Placement
 from tenants_api import backend_reads
 from tests.factories.backends import BackendFactory
 from tests.factories.placements import OperationFactory
-from tests.tenants_api.calls import SKU, envelope
+from tests.tenants_api.calls import SKU, bearer, envelope
 from tests.tenants_api.placed import placed
 from tests.tenants_api.vectors import ALICE, BOB, LEASE
 
@@ -161,12 +162,16 @@ def test_ta130_a_lost_lease_says_so_on_status(ask, lease, backends):
     assert (backends.one.calls, backends.two.calls) == ([], [])
 
 
-@pytest.mark.parametrize("route", ["connection", "provision", "logs", "releases"])
-def test_ta130_every_other_read_of_a_lost_lease_is_410(route, ask, lease, backends):
+@pytest.mark.parametrize("key", [None, "550e8400-e29b-41d4-a716-446655440000"])
+@pytest.mark.parametrize("route", ["connection", "provision", "logs", "releases", "restart", "update"])
+def test_ta130_every_other_route_of_a_lost_lease_is_410(route, key, ask, chain, lease, backends):
+    chain.add(UUID(LEASE))
     lose(lease)
-    gone = ask(route)
+    body = {"restart": b"", "update": b'{"payload":"e30="}'}.get(route)
+    named = {} if key is None else {"Idempotency-Key": key}
+    gone = ask(route, headers={**bearer(), **named}, body=body)
     assert (gone.status, gone.body) == (410, LOST)
-    assert ask(route, "bob").body == envelope("forbidden", 403)
+    assert ask(route, headers={**bearer("bob"), **named}, body=body).body == envelope("forbidden", 403)
     assert (backends.one.calls, backends.two.calls) == ([], [])
 
 
