@@ -13,6 +13,8 @@ from typing import Any, Final
 import structlog
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as LinkError
 from redis.exceptions import NoScriptError, RedisError
 
@@ -113,7 +115,12 @@ class _Link:
     async def _ask(self, names: Sequence[str], limits: Sequence[str]) -> Any:
         if self._connection is None:
             if self._redis is None:
-                self._redis = Redis.from_url(self._url(), socket_timeout=None, socket_connect_timeout=valkey.LIMIT_S)
+                self._redis = Redis.from_url(
+                    self._url(),
+                    socket_timeout=None,  # the caller has a limit for all of it
+                    socket_connect_timeout=valkey.LIMIT_S,
+                    retry=Retry(NoBackoff(), 0),
+                )
             self._connection = self._redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
             await self._connection.connect()
         arguments = (str(len(names)), *names, *limits)

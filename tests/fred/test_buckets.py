@@ -192,6 +192,11 @@ def test_without_valkey_the_process_counts_for_itself(url):
         assert len(asked) == 1
 
 
+def test_a_refused_connection_costs_no_time_limit(monkeypatch):
+    monkeypatch.setattr("fred.valkey.LIMIT_S", 60.0)
+    assert on_a_loop(lambda some: together(some, "a"), url=lambda: "redis://127.0.0.1:1/0") == [True]
+
+
 def test_every_loop_has_its_own_connection(valkey):
     some = LoopBuckets("test", rate=0.1, burst=3, url=lambda: os.environ["REDIS_URL"])
     assert [asyncio.run(together(some, "a")) for _ in range(4)] == [[True], [True], [True], [False]]
