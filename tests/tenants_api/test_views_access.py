@@ -156,6 +156,13 @@ def test_ta11_token_and_path_must_be_the_same_text(ask, lease, chain, backends):
     assert Lease.objects.count() == 1
 
 
+def test_ta11_the_chain_is_asked_for_the_one_form_of_a_lease(ask, chain, watcher):
+    chain.add(uuid.UUID(LEASE))
+    assert ask("status", path=LEASE.upper()).body["lease_uuid"] == LEASE.upper()
+    assert chain.asked == [uuid.UUID(LEASE)]
+    assert [str(one.pk) for one in Lease.objects.all()] == [LEASE]
+
+
 def test_a_token_for_another_lease_is_not_spent(ask, lease):
     ask("connection", headers=bearer(lease="0190a1b2-c3d4-7e5f-8a9b-ffffffffffff"))
     assert not UsedToken.objects.exists()
@@ -304,7 +311,7 @@ def test_ta19_an_oversize_update_without_a_token_is_401(ask, lease):
     assert ask("update", headers={}, body=b"x" * (1_048_576 + 1)).body == UNAUTHORIZED
 
 
-def test_ta12_an_answer_never_shows_another_tenants_address(ask, lease, backends):
+def test_an_answer_never_shows_another_tenants_address(ask, lease, backends):
     backends.one.holds(tenant=BOB)
     assert ALICE in str(ask("status").body)
     assert BOB not in str(ask("status").body)

@@ -117,8 +117,13 @@ def test_a_fenced_owner_is_503_whatever_the_others_say(ask, lease, backends, hou
     house.FRED = house.FRED.model_copy(update={"backends": (fenced, house.FRED.backends[1])})
     placed(lease)
     backends.two.holds(code=500)
-    assert ask("provision").body == envelope("service temporarily unavailable", 503)
-    assert ask("provision").headers["Retry-After"] == "1"
+    found = ask("provision")
+    assert (found.body, found.headers["Retry-After"]) == (envelope("service temporarily unavailable", 503), "1")
+    for route in ("connection", "logs", "releases"):
+        assert ask(route).body == envelope("service unavailable", 503)
+    status = ask("status")
+    assert (status.status, "provision_status" in status.body) == (200, False)
+    assert backends.one.calls == []
 
 
 def test_ta52_another_backends_record_does_not_hide_the_retained_one(ask, watcher, backends):
