@@ -93,7 +93,7 @@ def answered(call: Call, work: Work, *, otherwise: str | None) -> HttpResponse:
     """
     key = key_of(call.request)
     if key is None:
-        return _run(call, work, Attempt())
+        return work(Attempt())
     path = f"/v1/leases/{call.lease_uuid}/{call.name}"
     scope = sql.Scope(call.token.tenant, call.request.method or "", path, key)
     found = _claim_or_answer(scope, sha256(_body(call, otherwise)).digest(), request_id_of(call.request))
@@ -101,18 +101,13 @@ def answered(call: Call, work: Work, *, otherwise: str | None) -> HttpResponse:
         return found
     crash.point("idempotency.claimed")
     with _renewals.holding(found):
-        return _run_claimed(call, work, found)
+        return _run_claimed(work, found)
 
 
-def _run(call: Call, work: Work, attempt: Attempt) -> HttpResponse:
-    call.note(attempt.operation_id)
-    return work(attempt)
-
-
-def _run_claimed(call: Call, work: Work, claim: sql.Claim) -> HttpResponse:
+def _run_claimed(work: Work, claim: sql.Claim) -> HttpResponse:
     attempt = Attempt(claim.operation_id, claim)
     try:
-        response = _run(call, work, attempt)
+        response = work(attempt)
         if not attempt.is_kept:
             _end(attempt, response)
     except BaseException:

@@ -54,6 +54,7 @@ def restore(call: Call) -> HttpResponse:
 
 def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
     facts = call.known_lease()
+    call.note(attempt.operation_id)
     if attempt.is_repeat and (before := restores.standing_of(attempt.operation_id)) is not None:
         return _resume(before, attempt.operation_id, call.lease_uuid, until=until)
     if facts.state != LeaseState.PENDING:

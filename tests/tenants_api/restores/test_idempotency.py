@@ -327,7 +327,6 @@ def call_of(target, body=b"{}"):
         token=SimpleNamespace(tenant=ALICE),
         lease_uuid=target,
         name="restart",
-        note=lambda _: None,
         body=lambda *, otherwise: body,
     )
 
@@ -394,6 +393,7 @@ def test_an_answer_kept_in_a_transaction_is_there_with_it_or_not_at_all(restorin
 
     assert upload() == (202, b"", None)
     assert upload() == (202, b"", "true")
+    assert list(TenantRequest.objects.values_list("route", "status", "operation_id")) == [("data", 202, None)] * 2
     assert Payload.objects.count() == 1
     Payload.objects.all().delete()
     IdempotencyKey.objects.all().delete()
