@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import IO, Any, Final
 
 import structlog
@@ -19,6 +21,7 @@ from django.core import signals
 from django.core.handlers.asgi import ASGIRequest
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.exception import convert_exception_to_response
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import set_script_prefix
 
 from fred import request_ids
@@ -83,6 +86,7 @@ class ThreadedDjango(BaseHandler):
         self._reserved = {
             path: ThreadPoolExecutor(number, thread_name_prefix=path.strip("/")) for path, number in reserved.items()
         }
+        self._lean = not middleware
         if middleware:
             self.load_middleware(is_async=False)
         else:
@@ -111,10 +115,17 @@ class ThreadedDjango(BaseHandler):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _outcome(self, scope: Scope, future: Future[Answer], budget: Budget) -> Answer:
-        waiting = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait([waiting], timeout=budget.until - time.monotonic())
-        if done:
-            return waiting.result()
+        # What `wrap_future` and `wait` do, at a third of their cost: they were a tenth of a short request.
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Answer | None] = loop.create_future()
+        future.add_done_callback(lambda done: _hand_over(done, waiting, loop))
+        timer = loop.call_later(budget.until - time.monotonic(), _give_up, waiting)
+        try:
+            answer = await waiting
+        finally:
+            timer.cancel()
+        if answer is not None:
+            return answer
         # The view goes on; what a write has done by now nobody knows, unless it never got a thread or kept it in.
         nothing_done = future.cancel() or budget.end()
         log.warning("api.request_timeout", method=scope["method"], path=scope["path"], started=not future.cancelled())
@@ -151,8 +162,9 @@ class ThreadedDjango(BaseHandler):
         """Run the view, in a thread of the pool."""
         structlog.contextvars.clear_contextvars()
         request_ids.adopt(scope)
-        set_script_prefix("/")
-        signals.request_started.send(sender=type(self), scope=scope)
+        if not self._lean:
+            set_script_prefix("/")
+            signals.request_started.send(sender=type(self), scope=scope)
         request = ASGIRequest(scope, body)
         with spending(budget):
             response: Any = self.get_response(request)
@@ -169,7 +181,48 @@ class ThreadedDjango(BaseHandler):
                 headers.append((b"content-length", str(len(content)).encode()))
             return Answer(status, headers, content)
         finally:
-            response.close()
+            if self._lean:
+                _release_connection()
+            else:
+                response.close()
+
+
+_own: Final = threading.local()
+
+
+def _release_connection() -> None:
+    """Give this thread's connection back to the pool: all of `request_finished` that a view without middleware needs.
+
+    The signal's receivers look up every connection several times, which costs more than giving one back.
+    """
+    try:
+        connection = _own.connection
+    except AttributeError:
+        connection = _own.connection = connections[DEFAULT_DB_ALIAS]
+    if connection.connection is not None:
+        connection.close_if_unusable_or_obsolete()
+
+
+def _hand_over(done: Future[Answer], waiting: asyncio.Future[Answer | None], loop: asyncio.AbstractEventLoop) -> None:
+    """Called in the view's thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_settle, done, waiting)
+
+
+def _settle(done: Future[Answer], waiting: asyncio.Future[Answer | None]) -> None:
+    if waiting.done():
+        return
+    if done.cancelled():
+        waiting.cancel()
+    elif (error := done.exception()) is not None:
+        waiting.set_exception(error)
+    else:
+        waiting.set_result(done.result())
+
+
+def _give_up(waiting: asyncio.Future[Answer | None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _call_all(functions: list[Callable[[], None]]) -> None:
@@ -177,6 +230,7 @@ def _call_all(functions: list[Callable[[], None]]) -> None:
         function()
 
 
+@cache
 def template_of(route: str) -> str:
     """A route of Django's as the template that stands in metrics: `/v1/leases/{lease_uuid}/status`."""
     return "/" + _CONVERTER.sub(r"{\1}", route)
