@@ -7,6 +7,7 @@ the same key is answered alike for ever, and a command is lost only where it was
 from __future__ import annotations
 
 import json
+import threading
 import time
 from base64 import b64encode
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ DIES_WITHIN_S = 30.0
 ENDS_WITHIN_S = 60.0
 """A claim of five seconds, or a call's limit of fifteen, then the time for which nothing is heard; busy machines."""
 USED: set[tuple[str, int]] = set()
+CHOOSING = threading.Lock()
 NEW = b'{"image":"r.example/app:2"}'
 
 
@@ -89,8 +91,9 @@ def running(house: Stack, kind: str, points: str = "-"):
 
 def order(house: Stack, lease: str, kind: str, key: str):
     """Send the command as its tenant does, with a token of its own; the answer, or what became of the connection."""
-    moment = next(one for one in range(int(time.time()) + 8, 0, -1) if (lease, one) not in USED)
-    USED.add((lease, moment))
+    with CHOOSING:
+        moment = next(one for one in range(int(time.time()) + 8, 0, -1) if (lease, one) not in USED)
+        USED.add((lease, moment))
     signing = SigningKey.from_hex(house.chain.keys["tenant"].private_key_hex)
     token = tokens.mint(signing, tenant=house.tenant, lease_uuid=lease, timestamp=moment)
     body = json.dumps({"payload": b64encode(NEW).decode()}).encode() if kind == "update" else b""
@@ -128,3 +131,13 @@ def test_lc133_a_killed_process_runs_no_command_twice_and_loses_no_answer(house,
             in_force = house.one("SELECT body FROM leases_payload WHERE lease_uuid = %s AND state = 'current'", lease)
             assert bytes(in_force) == NEW
         assert order(house, lease, "restart", str(uuid4())).status == 202
+
+
+def test_one_key_at_two_webs_at_once_is_one_command(house, leases, run_in_threads):
+    """Every request gets the one answer, whichever process it came to."""
+    lease, key = leases["M3 written"], str(uuid4())
+    before = len(house.orders("/restart", [lease]))
+    with running(house, "web"), running(house, "web"), running(house, "hasty"):
+        answers = run_in_threads(8, lambda: order(house, lease, "restart", key))
+    assert [(one.status, one.body) for one in answers] == [(202, b'{"status":"restarting"}\n')] * 8
+    assert len(house.orders("/restart", [lease])) == before + 1
