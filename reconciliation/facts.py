@@ -34,6 +34,8 @@ LIST_FROM = 20
 SUSPECT = f.Unknown("chain_suspect")
 LISTING = "pending-listing"
 LISTING_WAIT_S = 2.0
+LISTING_MOST_S = 8.0
+"""A listing under way is waited for, longer while somebody is at it: reading each lease would slow it down."""
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -83,40 +85,47 @@ def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: So
 def _refresh(claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
     """Read what is older than its news; return what exact reads said, facts and doubts."""
     todo = q.outdated(list(claimed))
-    if not todo:
-        return {}
-    if len(todo) >= LIST_FROM and _list_pending(claimed, sources):
+    for _ in range(2):  # what another's listing has left out gets one of our own
+        if len(todo) < LIST_FROM:
+            break
+        is_whole = _list_pending(claimed, sources)
         todo = q.outdated(todo)
-    if not todo:
-        return {}
-    return exact_reads(todo, claimed, sources)
+        if not is_whole:
+            break
+    return exact_reads(todo, claimed, sources) if todo else {}
 
 
 def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
-    """Refresh rows from one list of PENDING leases, ours or one that somebody else is reading; True: look again."""
+    """Refresh rows from one list of PENDING leases, ours or one that somebody else is reading; False: it broke off.
+
+    What was listed is stored as it comes, so that those who wait can go on; it is true also where the list breaks off.
+    """
     PeriodicTask.objects.bulk_create([PeriodicTask(name=LISTING, due_at=q.now())], ignore_conflicts=True)
     mine = due.claim(PeriodicTask, 1, where="t.name = %s", params=[LISTING])
     if not mine:
-        deadline = time.monotonic() + LISTING_WAIT_S
-        while time.monotonic() < deadline:
-            time.sleep(0.05)
-            if not q.outdated(list(claimed)):
-                break
+        _wait_for_listing(claimed)
         return True
+
+    def store(part: Sequence[tuple[ChainLease, int]]) -> None:
+        # What another look has read meanwhile is not written again: looks of one burst would each write all of it.
+        known = q.fresh([lease.uuid for lease, _ in part])
+        chunk = [pair for pair in part if pair[0].uuid not in known]
+        due.in_transaction(partial(_store_reads, chunk, exact=False, claimed=claimed))
+
     try:
         with due.holding(PeriodicTask, {LISTING: mine[0].epoch}, seconds=10):
-            listed = sources.pending(provider_uuid())
-        if listed is None:
-            return False
-        for start in range(0, len(listed), due.BATCH):
-            part = listed[start : start + due.BATCH]
-            # What another look has read meanwhile is not written again: looks of one burst would each write all of it.
-            known = q.fresh([lease.uuid for lease, _ in part])
-            chunk = [pair for pair in part if pair[0].uuid not in known]
-            due.in_transaction(partial(_store_reads, chunk, exact=False, claimed=claimed))
-        return True
+            return sources.pending(provider_uuid(), store=store)
     finally:
         due.release(PeriodicTask, {LISTING: mine[0].epoch})
+
+
+def _wait_for_listing(claimed: Mapping[UUID, int]) -> None:
+    """Until all of these are fresh, or the time is over in which somebody's listing may make them so."""
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < LISTING_MOST_S:
+        time.sleep(0.05)
+        if not q.outdated(list(claimed)) or (waited > LISTING_WAIT_S and not q.is_held(LISTING)):
+            return
 
 
 def _store(answers: Mapping[UUID, Any], claimed: Mapping[UUID, int]) -> None:

@@ -62,6 +62,11 @@ def outdated(uuids: Sequence[UUID]) -> list[UUID]:
     return [row[0] for row in found]
 
 
+def is_held(task: str) -> bool:
+    """Whether somebody holds this periodic task now."""
+    return bool(rows("SELECT 1 FROM fred_periodictask WHERE name = %s AND due_at > now()", task))
+
+
 def fresh(uuids: Sequence[UUID]) -> set[UUID]:
     """Those of these leases whose stored chain facts are as new as their news."""
     found = rows(

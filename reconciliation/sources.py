@@ -18,6 +18,7 @@ from backends import targets
 from backends.client import BackendClient
 from backends.contract import LoadStats, ProvisionInfo
 from backends.contract import Unknown as BackendUnknown
+from fred.due import BATCH
 from leases import node
 from leases.chain.client import Absent, BlockHead, ChainLease, Doubt, ExactLease, LeasePage, Unknown
 from leases.chain.errors import ChainError
@@ -135,20 +136,29 @@ class Sources:
         self.chain_silence.over()
         return True
 
-    def pending(self, provider: UUID) -> list[tuple[ChainLease, int]] | None:
-        """The provider's PENDING leases with the height of their page, complete; None when the chain did not say."""
+    def pending(self, provider: UUID, *, store: Callable[[Sequence[tuple[ChainLease, int]]], None]) -> bool:
+        """Hand the provider's PENDING leases with the height of their page to ``store``, some hundred at a time.
+
+        False when the chain did not name all of them. A walk that had to begin anew names some twice.
+        """
         if self.chain_silence.holds():
-            return None
-        found: list[tuple[ChainLease, int]] = []
+            return False
+        part: list[tuple[ChainLease, int]] = []
         try:
             for page in self.chain.list_leases(provider, LeaseState.PENDING):
-                found.extend((lease, page.height) for lease in page.leases)
+                part.extend((lease, page.height) for lease in page.leases)
+                if len(part) >= BATCH:
+                    store(part)
+                    part = []
+            self.chain_silence.over()
+            is_whole = True
         except ChainError as error:
             self._answers()
             log.warning("listing not complete", reason=str(error))
-            return None
-        self.chain_silence.over()
-        return found
+            is_whole = False
+        if part:
+            store(part)
+        return is_whole
 
     def silence_of(self, backend: str) -> Silence:
         """What is remembered of this backend."""
