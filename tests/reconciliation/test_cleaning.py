@@ -1,0 +1,30 @@
+"""How long rows are kept: commands of tenants."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from leases.status import LeaseState
+from placements.command_status import CommandState as S
+from placements.models import MaintenanceCommand
+from reconciliation import cleaning
+from tests.factories.leases import LeaseFactory
+from tests.factories.placements import CommandFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def test_commands_go_a_while_after_the_end_of_their_lease_and_never_before():
+    long_ago = timezone.now() - timedelta(days=91)
+    live = LeaseFactory(chain_state=LeaseState.ACTIVE)
+    over = LeaseFactory(chain_state=LeaseState.CLOSED)
+    done = {"state": S.SUCCEEDED, "settled_at": long_ago, "finished_at": long_ago}
+    kept = [
+        CommandFactory(lease=live, **done),
+        CommandFactory(lease=over, state=S.ACCEPTED, settled_at=long_ago),
+        CommandFactory(lease=over, **{**done, "finished_at": timezone.now()}),
+    ]
+    CommandFactory(lease=over, **done)
+    assert cleaning.old_rows()["placements_maintenancecommand"] == 1
+    assert set(MaintenanceCommand.objects.values_list("pk", flat=True)) == {one.pk for one in kept}
