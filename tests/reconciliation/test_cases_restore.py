@@ -131,7 +131,6 @@ def test_a_restore_that_fails_after_it_was_taken_ends_its_lease(story, source, t
     [
         ((422, b""), "not_retained"),
         ((409, b'{"error":"reaping"}'), "invalid_state"),
-        ((503, b""), "insufficient_resources"),
     ],
 )
 def test_what_a_backend_refused_says_nothing_against_the_lease(story, source, target, answer, refusal):
