@@ -139,7 +139,9 @@ def ended_with_command(facts: LeaseFacts, now: datetime, limits: Limits) -> Deci
     return Decision(EndCommands(ended), "tearing_down", after=limits.at_once)
 
 
-LIVE = (command_on_wire, command_reported, command_reserved, command_in_doubt, command_unreported)
+REPORTS = (command_on_wire, command_reported)
+"""Before reports are announced that are about no command."""
+LIVE = (command_reserved, command_in_doubt, command_unreported)
 ENDED = (ended_with_command_on_wire, ended_with_command)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from placements.command_status import CommandState
-from reconciliation.decisions import CommandResult, Conclude, EndCommands, Need, PushCommand, Rest, Wait
+from reconciliation.decisions import Announce, CommandResult, Conclude, EndCommands, Need, PushCommand, Rest, Wait
 from reconciliation.facts_types import Absent, LeaseFacts, NeedKind, Unknown
 from tests.reconciliation.known import (
     ACTIVE,
@@ -152,6 +152,13 @@ RESERVED = [
 ]
 
 IN_DOUBT = [
+    case(
+        "observation",
+        "what is about no command is told meanwhile",
+        maintained(command(S.IN_DOUBT, **sent), callbacks=(callback("deprovisioned"),)),
+        Announce((), (1,)),
+        after=0,
+    ),
     case("command_in_doubt", "read first", maintained(command(S.IN_DOUBT, **sent)), READ, after=5),
     *(
         case(
