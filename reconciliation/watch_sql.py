@@ -66,9 +66,21 @@ def known(leases: Sequence[UUID]) -> set[UUID]:
     return _uuids("SELECT uuid FROM leases_lease WHERE uuid = ANY(%s)", leases)
 
 
-def past_pending(leases: Sequence[UUID]) -> set[UUID]:
-    """Those of these locked leases that are stored as ACTIVE or ended: an acknowledgement is no news to them."""
-    return _uuids("SELECT uuid FROM leases_lease WHERE uuid = ANY(%s) AND chain_state >= 2", leases)
+def told_of_acknowledgement(leases: Sequence[UUID]) -> set[UUID]:
+    """Those of these locked leases to whom an acknowledgement is no news.
+
+    They are stored as ACTIVE or ended, or a transaction of ours acknowledges them: its lane records the outcome, and
+    wakes them with it. A look before that would read each of them from the chain.
+    """
+    return _uuids(
+        """
+        SELECT l.uuid FROM leases_lease AS l
+         WHERE l.uuid = ANY(%s)
+           AND (l.chain_state >= 2 OR EXISTS (SELECT FROM leases_chainaction AS a
+                                               WHERE a.lease_uuid = l.uuid AND a.verb = 'ack' AND a.state = 'in_tx'))
+        """,
+        leases,
+    )
 
 
 def behind(leases: Sequence[UUID], heights: Sequence[int]) -> set[UUID]:

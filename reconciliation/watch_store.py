@@ -63,9 +63,9 @@ def _store(events: Sequence[LeaseEvent]) -> int:
 
 
 def _heights(events: Sequence[LeaseEvent]) -> dict[UUID, int | None]:
-    """The height of the newest news of each lease; our own acknowledgements are none where the outcome is known."""
+    """The height of the newest news of each lease; our own acknowledgements are none where a lane tells of them."""
     acknowledged = {event.lease_uuid for event in events if event.type is EventType.ACKNOWLEDGED}
-    settled = watch_sql.past_pending(list(acknowledged))
+    settled = watch_sql.told_of_acknowledgement(list(acknowledged))
     heights: dict[UUID, int | None] = {}
     for event in sorted(events, key=lambda event: event.height):
         if event.type is not EventType.ACKNOWLEDGED or event.lease_uuid not in settled:

@@ -16,7 +16,7 @@ from fred.tasks import LANES, LOOK, hint
 from leases import wake
 from leases.chain.errors import ResultsNotYet, ResultsPruned, RpcError
 from leases.chain.events import EventType
-from leases.models import ChainCursor, ChainEvent, ChainTx, Lease, Signer
+from leases.models import ChainAction, ChainCursor, ChainEvent, ChainTx, Lease, Signer
 from leases.status import LeaseState
 from placements.status import OperationState
 from reconciliation import watch_blocks, watch_sql, watch_store
@@ -100,6 +100,24 @@ def test_an_acknowledgement_wakes_only_who_does_not_know_of_it(state, woken):
     watch_store.store_events([event(T.ACKNOWLEDGED, lease.uuid)])
     lease.refresh_from_db()
     assert (lease.due_at is not None) is woken
+
+
+@pytest.mark.parametrize(("state", "woken"), [("queued", True), ("in_tx", False), ("moot", True)])
+def test_an_acknowledgement_that_a_lane_will_tell_of_wakes_nobody(state, woken):
+    lease = LeaseFactory(chain_state=LeaseState.PENDING, chain_height=10, news_height=10)
+    ChainAction.objects.create(lease=lease, verb="ack", state=state)
+    watch_store.store_events([event(T.ACKNOWLEDGED, lease.uuid, height=20)])
+    lease.refresh_from_db()
+    assert (lease.due_at is not None, lease.news_height == 20) == (woken, woken)
+    assert ChainEvent.objects.count() == 1
+
+
+def test_an_end_beside_an_acknowledgement_wakes_all_the_same():
+    lease = LeaseFactory(chain_state=LeaseState.PENDING)
+    ChainAction.objects.create(lease=lease, verb="ack", state="in_tx")
+    watch_store.store_events([event(T.ACKNOWLEDGED, lease.uuid), event(T.CLOSED, lease.uuid)])
+    lease.refresh_from_db()
+    assert lease.due_at is not None
 
 
 def test_what_was_read_at_that_height_is_no_news():
