@@ -22,6 +22,10 @@ from tenants_api.events_asgi import EventsApp
 
 THREADS: Final = 16
 """Threads for Django's views; more only compete for the interpreter and the database pool."""
+WAITING: Final = frozenset({"restart", "update", "restore"})
+"""Last segments of the routes whose requests wait for what their backend answers."""
+WAITING_THREADS: Final = 16
+"""Threads for those: each may wait ten seconds, and reads and uploads answer while all of them do."""
 RESERVED: Final = {"/health": 2, "/readyz": 2, "/metrics": 1}
 """Probes answer while every other thread waits."""
 ANSWER_WITHIN_S: Final = 12.0
@@ -84,6 +88,16 @@ def route_by_path(routes: dict[str, App], otherwise: App, *, events: App | None 
     return routed
 
 
+def apart(quick: App, *, waiting: App) -> App:
+    """Requests that wait for their backend to `waiting`, so that they keep nobody else from an answer."""
+
+    async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
+        app = waiting if scope["path"].rpartition("/")[2] in WAITING else quick
+        await app(scope, receive, send)
+
+    return chosen
+
+
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer an upgrade on a path without a WebSocket with the 404 of the router."""
     await receive()
@@ -106,10 +120,12 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
     whole_s = config.http_write_timeout.total_seconds() * WRITE_SHARE
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S, whole_s)
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
+    waiting = ThreadedDjango(limits, threads=WAITING_THREADS, reserved={}, middleware=False)
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
-    routed = route_by_path({callbacks_asgi.PATH: callbacks}, django_views, events=events)
+    views = apart(django_views, waiting=waiting)
+    routed = route_by_path({callbacks_asgi.PATH: callbacks}, views, events=events)
     edge = Edge(
         routed,
         cors_origins=config.cors_origins,
@@ -117,7 +133,7 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
         trusts=lru_cache(maxsize=4096)(config.trusts),
         error_body=error_body,
     )
-    return Web(edge, [_closer(django_views), callbacks.close, events.close, edge.close, _drain])
+    return Web(edge, [_closer(django_views), _closer(waiting), callbacks.close, events.close, edge.close, _drain])
 
 
 def error_body(scope: Scope, status: int, text: str, name: str) -> tuple[bytes, bytes]:

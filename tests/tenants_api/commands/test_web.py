@@ -1,0 +1,58 @@
+"""Restart and update in the whole application of the web process."""
+
+import asyncio
+
+import pytest
+from django.db import connections
+
+from tests import asgi
+from tests.scripted_backend import Hang
+from tests.tenants_api.commands.fresh import Fresh
+from tests.tenants_api.vectors import LEASE
+from tests.waiting import wait_until
+
+K1 = "550e8400-e29b-41d4-a716-446655440000"
+
+
+@pytest.fixture
+def web(backend, chain, monkeypatch):
+    """`web(story)`: run a story with the application; no thread keeps its connection, as in that process."""
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    from fred.web import compose
+
+    def run(story):
+        async def main():
+            app = compose()
+            try:
+                return await story(app)
+            finally:
+                for close in app._closers:
+                    await close()
+
+        return asyncio.run(main())
+
+    return run
+
+
+def test_reads_answer_while_every_thread_for_commands_waits(web, lease, backend):
+    """TA-119: one call to the backend, whoever joins gets its answer, and a status costs nobody's patience."""
+    hang = Hang()
+    backend.script["restart"].append(hang)
+    fresh = Fresh()
+
+    async def story(app):
+        headers = [{**fresh(), "Idempotency-Key": K1} for _ in range(18)]
+        path = f"/v1/leases/{LEASE}"
+        asked = [asyncio.create_task(asgi.request(app, "POST", f"{path}/restart", headers=one)) for one in headers]
+        await asyncio.to_thread(wait_until, backend.routes)
+        async with asyncio.timeout(5):
+            status = await asgi.request(app, "GET", f"{path}/status", headers=fresh())
+        still_waiting = sum(not one.done() for one in asked)
+        hang.release()
+        return status, still_waiting, await asyncio.gather(*asked)
+
+    status, still_waiting, answers = web(story)
+    assert (status.status, still_waiting) == (200, 18)
+    assert {(one.status, one.body) for one in answers} == {(202, b'{"status":"restarting"}\n')}
+    assert sum("idempotency-replayed" in one.headers for one in answers) == 17
+    assert backend.routes().count("restart") == 1
