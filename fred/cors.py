@@ -7,7 +7,8 @@ from typing import Final
 
 from fred.envelope import Headers
 
-METHODS: Final = (b"GET", b"POST")
+METHODS: Final = (b"GET", b"POST", b"OPTIONS")
+"""What a preflight may ask for; asking whether one may ask is always allowed."""
 REQUEST_HEADERS: Final = frozenset(
     {b"authorization", b"content-type", b"idempotency-key", b"last-event-id", b"x-request-id", b"traceparent"}
 )

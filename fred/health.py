@@ -79,7 +79,7 @@ class Report:
                 finding.name: {"status": "unhealthy", "message": finding.message}
                 if finding.message
                 else {"status": "healthy"}
-                for finding in self.findings
+                for finding in sorted(self.findings, key=lambda finding: finding.name)
             },
         }
         if self.in_flight is not None:

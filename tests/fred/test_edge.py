@@ -68,6 +68,12 @@ def test_ta24_a_preflight_has_no_security_header_and_reaches_nobody():
     }
 
 
+def test_a_preflight_may_be_about_preflights():
+    answer = ask("OPTIONS", origin="https://app.example", access_control_request_method="OPTIONS")
+    assert answer.headers["access-control-allow-methods"] == "OPTIONS"
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
 @pytest.mark.parametrize(
     ("origins", "headers"),
     [

@@ -55,20 +55,20 @@ def test_all_well_is_healthy(path, probed):
     body = answer.json()
     assert body["status"] == "healthy"
     assert body["provider_uuid"] == "01890a5d-ac96-774b-bcce-b302099a8057"
-    assert set(body["checks"]) == {
-        "database",
-        "token_tracker",
-        "placement_store",
-        "payload_store",
-        "chain",
+    assert list(body["checks"]) == [
         "backend:mock-1",
+        "beat",
         "broker",
         "cache",
+        "chain",
+        "database",
+        "payload_store",
         "placement_inventory",
+        "placement_store",
+        "token_tracker",
         "watcher",
         "workers",
-        "beat",
-    }
+    ]
     assert all(check == {"status": "healthy"} for check in body["checks"].values())
     assert body["stats"] == {"in_flight_provisions": 0}
 
