@@ -11,17 +11,22 @@ from backends.releases import ReleaseInfo
 from reconciliation import facts_types as f
 from reconciliation.command_facts import MaintenanceFact, ReleaseFact
 
+_AT_WORK = frozenset({"restarting", "updating"})
+
 
 def read(uuid: UUID, client: BackendClient) -> MaintenanceFact | f.Absent | f.Unknown:
-    """What the backend shows; `Absent` when it does not know the lease. A backend without releases shows none."""
+    """What the backend shows; `Absent` when it does not know the lease. A backend without releases shows none.
+
+    While it is at work its word for that is enough. Releases that can't be read are this lease's own trouble.
+    """
     info = client.provision_info(uuid)
     if isinstance(info, Unknown):
         return f.Unknown("backend_silent")
     if not isinstance(info, ProvisionInfo):
         return f.Absent()
     releases = client.releases(uuid)
-    if isinstance(releases, Unknown):
-        return f.Unknown("backend_silent")
+    if isinstance(releases, Unknown) and info.status not in _AT_WORK:
+        return f.Unknown("backend_silent", is_own=True)
     found = releases if isinstance(releases, tuple) else ()
     return MaintenanceFact(str(info.status), tuple(_release(one) for one in found))
 

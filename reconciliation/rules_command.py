@@ -179,6 +179,8 @@ def _result(command: CommandFact, callback: CallbackFact, facts: LeaseFacts) -> 
         return plain if well or command.state is S.IN_DOUBT else CommandResult(command.id, S.SUCCEEDED)
     if _release_of(command, facts) is not None:
         return _said_by_release(command, facts)
+    if isinstance(facts.maintenance, MaintenanceFact) and facts.maintenance.status == command.kind.progress:
+        return None  # it is at work yet
     # Nothing new is shown: what the backend took is not shown to have failed, and a doubt stays one.
     return CommandResult(command.id, S.SUCCEEDED) if command.state is S.ACCEPTED else None
 

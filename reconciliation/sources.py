@@ -211,7 +211,7 @@ class Sources:
     def _maintenance_read(self, uuid: UUID, client: BackendClient) -> MaintenanceFact | f.Absent | f.Unknown:
         silence = self.silence_of(client.target.name)
         found = command_reads.read(uuid, client)
-        if isinstance(found, f.Unknown):
+        if isinstance(found, f.Unknown) and not found.is_own:
             silence.began(found.reason)
         else:
             silence.over()

@@ -264,6 +264,7 @@ REPORTED = [
             ("TA-70 shown as failed", S.ACCEPTED, BADLY, shown("ready", release("failed")), [result(S.FAILED)]),
             ("it died later", S.ACCEPTED, BADLY, shown("failed", release("active")), [result(S.SUCCEEDED)]),
             ("about earlier work", S.ACCEPTED, BADLY, shown("updating", release("deploying")), []),
+            ("at work, releases unread", S.ACCEPTED, BADLY, shown("updating"), []),
             ("no release shown", S.ACCEPTED, BADLY, shown(), [result(S.SUCCEEDED)]),
             ("no release, in doubt", S.IN_DOUBT, BADLY, shown(), []),
             ("well", S.ACCEPTED, WELL, shown("ready", release("active")), [result(S.SUCCEEDED)]),
