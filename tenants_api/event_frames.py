@@ -22,6 +22,7 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _HIGHEST: Final = 2**63 - 1
 _STATUS_OF_PHASE: Final[Mapping[str, str]] = {
     "active": "ready",
+    "maintaining": "restarting",
     "degraded": "failed",
     "rejecting": "failed",
     "tearing_down": "deprovisioning",

@@ -98,4 +98,5 @@ def test_ta112_how_a_lease_stands_without_kept_events():
     assert not is_gap(0, kept)
     assert current(UUID(LEASE), kept) == StatusFact(0, UUID(LEASE), "ready", "", AT)
     assert current(UUID(LEASE), Kept(0, None, "queued", AT)).status == "provisioning"
+    assert current(UUID(LEASE), Kept(0, None, "maintaining", AT)).status == "restarting"
     assert current(UUID(LEASE), Kept(5, READY, "degraded", AT)) == READY
