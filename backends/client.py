@@ -140,7 +140,7 @@ class BackendClient:
         return self._read(
             "get_info",
             lambda: info_request(self.target, lease_uuid),
-            lambda body: wire.to_info(_decode(body, wire.Info)),
+            lambda body: wire.to_info(_decode(body, wire.Info) if body.strip() != b"null" else wire.Info()),
         )
 
     def provision_info(self, lease_uuid: UUID) -> ProvisionInfo | Absent | Unknown:

@@ -13,8 +13,8 @@ from backends.wire import read_time
 class _Release(msgspec.Struct):
     """One release on the wire."""
 
-    version: int
-    status: str
+    version: int = 0
+    status: str = ""
     image: str | None = None
     created_at: str | None = None
     reason: str | None = None
@@ -30,7 +30,7 @@ class ReleaseInfo:
     """
 
     version: int
-    status: str
+    status: str = ""
     image: str = ""
     created_at: datetime | None = None
     reason: str = ""

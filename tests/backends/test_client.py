@@ -7,6 +7,7 @@ import pytest
 
 from backends.client import BackendClient, deprovision_request, provision_request
 from backends.contract import Absent, BackendUnavailable, Dialect, LeaseItem, LoadStats, ProvisionStatus, Unknown
+from backends.releases import ReleaseInfo
 from fred import signing
 from tests.backends.client_reads import Listening, read, row
 from tests.backends.servers import LEASE, SECRET, peer, says, spec, target
@@ -147,7 +148,7 @@ def test_bc34_releases_are_read_as_the_contract_says():
     assert (first.version, first.image, first.manifest) == (1, "stack", b"{}")
     assert first.created_at == datetime(2026, 1, 1, tzinfo=UTC)
     assert (second.reason, second.created_at, second.manifest) == ("Unknown", None, None)
-    for body, expected in ((b"null", ()), (b"[]", ())):
+    for body, expected in ((b"null", ()), (b"[]", ()), (b'[{"version":3}]', (ReleaseInfo(3),))):
         with peer(says(200, body)) as server:
             assert BackendClient(target(server.url)).releases(LEASE) == expected
     for body in (b"{}", b'[{"version":"1"}]', b'[{"version":1,"status":"x","manifest":"?"}]'):

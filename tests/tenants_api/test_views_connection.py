@@ -80,8 +80,9 @@ def test_ta40_an_own_name_beats_that_of_an_instance(ask, lease, backends):
     assert ask("connection").body["connection"]["fqdn"] == "own.example"
 
 
-def test_ta41_an_empty_info(ask, lease, backends):
-    backends.one.says(f"/info/{LEASE}", {})
+@pytest.mark.parametrize("info", [{}, None])
+def test_ta41_an_empty_info(info, ask, lease, backends):
+    backends.one.says(f"/info/{LEASE}", info)
     assert ask("connection").body["connection"] == {"host": ""}
 
 
