@@ -121,6 +121,13 @@ def test_ta73_lc116_a_backend_that_is_unknown_or_takes_no_calls_is_503(restoring
     assert restoring.placed(target) is None
 
 
+def test_op97_a_drained_backend_goes_on_restoring_what_it_keeps(restoring):
+    source, target = restoring.source(), restoring.lease()
+    Backend.objects.filter(pk="docker-1").update(drained=True)
+    targets.forget()
+    assert restoring.ask(target, source).status == 202
+
+
 def test_ta73_a_source_whose_owner_is_not_settled_is_503(restoring):
     target = restoring.lease()
     for status in ("conflict", "quarantined", "open attempt"):
