@@ -7,7 +7,7 @@ from hmac import compare_digest
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 from fred import due
 from fred.errors import PermanentError, TransientError
@@ -37,7 +37,7 @@ def store(lease_uuid: UUID, body: bytes, *, expected: bytes, within: Callable[[]
         raise HashMismatch
     try:
         return due.in_transaction(partial(_insert, lease_uuid, body, digest=digest, within=within))
-    except DatabaseError as error:
+    except Error as error:
         log.error("payload.not_stored", lease_uuid=str(lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise NotStored from error
 

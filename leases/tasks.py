@@ -8,7 +8,7 @@ import structlog
 from celery import shared_task
 from celery.signals import worker_init
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 
 from fred.tasks import LANES, SUB_SIGNERS, FredTask, hint
 from leases import lanes as lanes_
@@ -55,7 +55,7 @@ def check_keys(sender: Any = None, **_: Any) -> None:
         return
     try:
         subsigner_sql.ask_for_check()
-    except DatabaseError as error:
+    except Error as error:
         log.warning("signer.check_not_asked", error=str(error))
     finally:
         connections.close_all()  # what forks from here must not share a connection

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, transaction
+from django.db import Error, transaction
 
 from fred import crash, due, metrics
 from fred.tasks import DISPATCH, LANES, LOOK, hint
@@ -84,7 +84,7 @@ class Looker:
         """Look at all of them; on an exception at each half, so that one bad lease costs only itself."""
         try:
             return self._look({claim.pk: claim.epoch for claim in claims}, {c.pk: c.attempts for c in claims})
-        except DatabaseError as error:
+        except Error as error:
             if getattr(error.__cause__, "sqlstate", None) is None:
                 raise  # the database is away: the claims end by themselves
             failure: Exception = error

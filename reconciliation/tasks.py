@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 from celery import shared_task, signals
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 
 from fred.tasks import DIALECTS, EXPIRES_S, LOOK, PROBE, SWEEP, TICK, FredTask
 from reconciliation import dialects, look, periodic, probes, tick
@@ -47,7 +47,7 @@ def test_dialects_at_start(**_: object) -> None:
     """What was found so far may have been an older program of the same backend: ask again."""
     try:
         dialects.discover(again=True)
-    except DatabaseError as error:
+    except Error as error:
         log.warning("dialects not tested", error=str(error))
     finally:
         connections.close_all()

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 from fred import metrics
 from tenants_api.errors import ApiError, unauthorized, unavailable
@@ -47,7 +47,7 @@ def spend(token: TenantToken, *, now: float | None = None) -> None:
                 [token.replay_key, datetime.fromtimestamp(token.spent_until, UTC)],
             )
             is_first = cursor.rowcount == 1
-    except DatabaseError as error:
+    except Error as error:
         log.error("token.not_spent", error=type(error).__name__)  # noqa: TRY400 - the text may hold the key
         raise unavailable() from None
     if not is_first:

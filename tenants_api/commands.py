@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error
 from django.http import HttpResponse
 
 from fred import budget, metrics
@@ -90,7 +90,7 @@ def _keyless(call: Call, kind: CommandKind, id_: UUID, *, until: float) -> HttpR
             raise command_answers.not_admitted(found, kind=kind, is_keyed=False)
         claimed = found.claimed if isinstance(found, Admitted) else None
         return command_answers.keyless(command_waits.outcome(found.command, claimed, until=until))
-    except DatabaseError as error:
+    except Error as error:
         log.error("command.not_recorded", lease_uuid=str(call.lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise internal() from None
 
@@ -111,7 +111,7 @@ def _keyed(call: Call, kind: CommandKind, key: UUID, *, until: float) -> HttpRes
                 return command_answers.keyed(mine, replayed=False)
             known = command_waits.find(call.lease_uuid, key)
         return _joined(call, kind, payload, known, until=until)
-    except DatabaseError as error:
+    except Error as error:
         log.error("command.not_recorded", lease_uuid=str(call.lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise unavailable() from None
 
