@@ -35,7 +35,8 @@ SUSPECT = f.Unknown("chain_suspect")
 LISTING = "pending-listing"
 LISTING_WAIT_S = 2.0
 LISTING_MOST_S = 8.0
-"""A listing under way is waited for, longer while somebody is at it: reading each lease would slow it down."""
+"""A listing under way is waited for, longer while somebody is at it, but by one gather no longer than this in all:
+reading each lease would slow it down."""
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -85,17 +86,18 @@ def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: So
 def _refresh(claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
     """Read what is older than its news; return what exact reads said, facts and doubts."""
     todo = q.outdated(list(claimed))
+    until = time.monotonic() + LISTING_MOST_S
     for _ in range(2):  # what another's listing has left out gets one of our own
         if len(todo) < LIST_FROM:
             break
-        is_whole = _list_pending(claimed, sources)
+        is_whole = _list_pending(claimed, sources, until=until)
         todo = q.outdated(todo)
         if not is_whole:
             break
     return exact_reads(todo, claimed, sources) if todo else {}
 
 
-def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
+def _list_pending(claimed: Mapping[UUID, int], sources: Sources, *, until: float) -> bool:
     """Refresh rows from one list of PENDING leases, ours or one that somebody else is reading; False: it broke off.
 
     What was listed is stored as it comes, so that those who wait can go on; it is true also where the list breaks off.
@@ -103,7 +105,7 @@ def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
     PeriodicTask.objects.bulk_create([PeriodicTask(name=LISTING, due_at=q.now())], ignore_conflicts=True)
     mine = due.claim(PeriodicTask, 1, where="t.name = %s", params=[LISTING])
     if not mine:
-        _wait_for_listing(claimed)
+        _wait_for_listing(claimed, until=until)
         return True
 
     def store(part: Sequence[tuple[ChainLease, int]]) -> None:
@@ -119,12 +121,12 @@ def _list_pending(claimed: Mapping[UUID, int], sources: Sources) -> bool:
         due.release(PeriodicTask, {LISTING: mine[0].epoch})
 
 
-def _wait_for_listing(claimed: Mapping[UUID, int]) -> None:
+def _wait_for_listing(claimed: Mapping[UUID, int], *, until: float) -> None:
     """Until all of these are fresh, or the time is over in which somebody's listing may make them so."""
     began = time.monotonic()
-    while (waited := time.monotonic() - began) < LISTING_MOST_S:
+    while (now := time.monotonic()) < until:
         time.sleep(0.05)
-        if not q.outdated(list(claimed)) or (waited > LISTING_WAIT_S and not q.is_held(LISTING)):
+        if not q.outdated(list(claimed)) or (now - began > LISTING_WAIT_S and not q.is_held(LISTING)):
             return
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import connections
@@ -128,3 +130,16 @@ def test_who_waited_in_vain_lists_what_is_left(unread, monkeypatch):
     facts.gather(claimed, Sources(chain))
     assert states(claimed) == {1}
     assert (chain.listings, chain.exact_reads) == (1, [])
+
+
+def test_a_gather_waits_once_for_a_list_that_never_ends_and_then_reads_each(unread, monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
+    monkeypatch.setattr(facts, "time", clock)
+    chain = PagedChain()
+    claimed = unread(chain)
+    facts.PeriodicTask.objects.create(name=facts.LISTING, due_at=q.now() + timedelta(hours=1))
+    facts.gather(claimed, Sources(chain))
+    assert facts.LISTING_MOST_S <= clock.now < facts.LISTING_MOST_S + 0.1
+    assert (chain.listings, sorted(chain.exact_reads)) == (0, sorted(claimed))
