@@ -103,7 +103,7 @@ WITH due AS (
     SELECT 'lease' AS kind, due_at FROM leases_lease WHERE due_at <= now()
     UNION ALL SELECT 'backend', due_at FROM placements_operation WHERE due_at <= now()
     UNION ALL SELECT 'backend', due_at FROM placements_teardown WHERE due_at <= now()
-    UNION ALL SELECT 'backend', due_at FROM placements_maintenancecommand WHERE due_at <= now()
+    UNION ALL SELECT 'backend', due_at FROM placements_maintenancecommand WHERE due_at <= now() AND state = 'reserved'
     UNION ALL SELECT 'chain', due_at FROM leases_chainaction WHERE due_at <= now()
 )
 """

@@ -137,6 +137,8 @@ def users_of(name: str) -> dict[str, int]:
                     WHERE t.lease_uuid = p.lease_uuid AND t.backend = %(name)s AND t.state = 'done'))
             UNION ALL SELECT 'open operation(s)', count(*) FROM placements_operation
              WHERE backend = %(name)s AND settled_at IS NULL
+            UNION ALL SELECT 'restart(s) or update(s) whose end is not known', count(*)
+              FROM placements_maintenancecommand WHERE backend = %(name)s AND finished_at IS NULL
             UNION ALL SELECT 'open removal(s)', count(*) FROM placements_teardown
              WHERE backend = %(name)s AND state <> 'done'
             UNION ALL SELECT 'operation(s) that no whole list of it is newer than', count(*)
@@ -220,6 +222,8 @@ def _concerned(name: str) -> list[Any]:
         cursor.execute(
             """
             SELECT lease_uuid FROM placements_operation WHERE backend = %(name)s AND settled_at IS NULL
+            UNION SELECT lease_uuid FROM placements_maintenancecommand
+                   WHERE backend = %(name)s AND finished_at IS NULL
             UNION SELECT lease_uuid FROM placements_teardown WHERE backend = %(name)s AND state <> 'done'
             UNION SELECT p.lease_uuid FROM placements_placement AS p JOIN leases_lease AS l ON l.uuid = p.lease_uuid
                    WHERE p.backend = %(name)s AND l.chain_state IN (1, 2) AND l.reason <> ''

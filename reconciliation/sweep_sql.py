@@ -230,6 +230,8 @@ def unguarded() -> list[UUID]:
             """
             SELECT l.uuid FROM leases_lease AS l WHERE l.due_at IS NULL AND (
                    EXISTS (SELECT FROM placements_operation AS o WHERE o.lease_uuid = l.uuid AND o.settled_at IS NULL)
+                OR EXISTS (SELECT FROM placements_maintenancecommand AS m
+                            WHERE m.lease_uuid = l.uuid AND m.finished_at IS NULL)
                 OR EXISTS (SELECT FROM placements_teardown AS t WHERE t.lease_uuid = l.uuid AND t.state = 'open')
                 OR EXISTS (SELECT FROM placements_callback AS c WHERE c.lease_uuid = l.uuid AND c.applied_at IS NULL)
                 OR EXISTS (SELECT FROM leases_chainaction AS a

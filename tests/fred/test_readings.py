@@ -57,9 +57,10 @@ def test_restarts_and_updates_whose_answer_is_not_decided_are_counted_by_how_far
     CommandFactory(size_bytes=7, admitted_at=timezone.now() - hour, due_at=timezone.now())
     CommandFactory(size_bytes=3)
     CommandFactory(state="accepted", settled_at=timezone.now(), size_bytes=9)
+    CommandFactory(state="in_doubt", size_bytes=1, due_at=timezone.now() - hour)  # its sender was killed
     found = readings.of_the_database()
-    assert found["fred_maintenance_pending"] == {("reserved",): 2, ("in_doubt",): 0}
-    assert found["fred_maintenance_pending_bytes"] == {("reserved",): 10, ("in_doubt",): 0}
+    assert found["fred_maintenance_pending"] == {("reserved",): 2, ("in_doubt",): 1}
+    assert found["fred_maintenance_pending_bytes"] == {("reserved",): 10, ("in_doubt",): 1}
     ages = found["fred_maintenance_pending_oldest_age_seconds"]
     assert 3600 <= ages["reserved",] < 3700
     assert found["fred_outbox_pending"]["backend",] == 1

@@ -20,7 +20,7 @@ from reconciliation import operators
 from reconciliation.models import OperatorAction, Sweep, SweepBackend
 from reconciliation.operators import Operator, Refused
 from tests.factories.leases import LeaseFactory
-from tests.factories.placements import OperationFactory, PlacementFactory
+from tests.factories.placements import CommandFactory, OperationFactory, PlacementFactory
 
 pytestmark = pytest.mark.django_db
 ME = Operator("me@host", "command")
@@ -126,6 +126,8 @@ def named_by(kind):
             PlacementFactory(lease=lease, backend=backend)
         case "open operation(s)":
             OperationFactory(lease=lease, backend=backend)
+        case "restart(s) or update(s) whose end is not known":
+            CommandFactory(lease=lease, backend=backend)
         case "open removal(s)":
             Teardown.objects.create(lease=lease, backend=backend)
         case "operation(s) that no whole list of it is newer than":
@@ -146,6 +148,7 @@ def named_by(kind):
     [
         "placement(s)",
         "open operation(s)",
+        "restart(s) or update(s) whose end is not known",
         "open removal(s)",
         "operation(s) that no whole list of it is newer than",
         "listed provision(s)",

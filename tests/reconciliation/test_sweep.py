@@ -15,7 +15,7 @@ from reconciliation import sweep as sweep_module
 from reconciliation.models import Sweep, SweepBackend
 from reconciliation.sweep import sweep
 from tests.factories.leases import LeaseFactory
-from tests.factories.placements import PlacementFactory
+from tests.factories.placements import CommandFactory, PlacementFactory
 from tests.reconciliation.chains import lease
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusted")]
@@ -62,6 +62,16 @@ def test_a_second_sweep_finds_nothing_to_wake(looker, chain, listing):
     sweep(looker.sources)
     Lease.objects.update(due_at=None)
     assert sweep(looker.sources).counts == {"listed": 1}
+
+
+@pytest.mark.parametrize("state", ["reserved", "in_doubt", "accepted"])
+def test_a_lease_at_rest_with_a_command_whose_end_is_not_known_is_due(looker, chain, listing, state):
+    chain.add(lease(LeaseState.ACTIVE))
+    sweep(looker.sources)
+    Lease.objects.update(due_at=None)
+    CommandFactory(lease=Lease.objects.get(), state=state)
+    assert sweep(looker.sources).counts == {"listed": 1, "unguarded": 1}
+    assert Lease.objects.get().due_at is not None
 
 
 def test_a_stored_live_lease_that_the_chain_does_not_list_is_read_exactly_and_not_judged(looker, chain, listing):
