@@ -16,7 +16,7 @@ from placements.calls import Met, Read, Unproven
 from placements.command_sql import CommandRow
 from placements.command_status import CommandKind
 from placements.push_sql import ANSWER_MARGIN
-from placements.pushes import Push, Table, Unsendable
+from placements.pushes import Push, Table, Unsendable, closed, nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def of_commands(
     ready: list[Push] = []
     unsendable: list[Unsendable] = []
     for row in rows:
-        where = targets.get(row.backend) or BackendTarget(name=row.backend, url="", fenced=True)
+        where = targets.get(row.backend) or nowhere(row.backend)
         since = confirmed_at[row.id]
         payload = bodies.get(row.payload_id) if row.payload_id is not None else b""
         call = Maintenance(CommandKind(row.kind), row.callback_url, row.keyed, payload or b"")
@@ -95,7 +95,7 @@ def of_commands(
         if row.valid_s is not None:
             push.valid_until = since + row.valid_s
         if where.shut or where.closed:
-            unsendable.append(Unsendable(push, f'backend "{where.name}" takes no calls'))
+            unsendable.append(Unsendable(push, closed(where)))
         elif payload is None:
             unsendable.append(Unsendable(push, "the payload of this update is gone"))
         else:

@@ -19,7 +19,8 @@ from leases import events
 from placements import command_sql as sql
 from placements import command_transitions
 from placements.command_calls import Declined
-from placements.command_status import AMBIGUOUS, MALFORMED, NOT_SENT, CommandKind, CommandState
+from placements.command_status import AMBIGUOUS, MALFORMED, CommandKind, CommandState
+from placements.status import NOT_SENT
 
 if TYPE_CHECKING:
     from placements.outcomes import Answer

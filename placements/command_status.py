@@ -40,8 +40,6 @@ EDGES: dict[CommandState, frozenset[CommandState]] = {
 OPEN = frozenset({S.RESERVED, S.IN_DOUBT})
 FINAL = frozenset({S.SUCCEEDED, S.FAILED, S.REFUSED, S.ENDED})
 
-NOT_SENT = "not_sent"
-"""``refusal`` of an open command whose backend could not be reached: it is sent as soon as that is there again."""
 AMBIGUOUS = "ambiguous"
 """``refusal`` of an open command whose call brought no proof of anything."""
 MALFORMED = "malformed"

@@ -28,12 +28,9 @@ from leases import sql as leases_sql
 from placements import command_outcomes, push_sql, transitions
 from placements.command_calls import Declined
 from placements.pushes import Push, Table
-from placements.status import OperationState
+from placements.status import NOT_SENT, OperationState
 
 log = structlog.get_logger(__name__)
-
-NOT_SENT = "not_sent"
-"""``Operation.refusal`` of an operation whose backend could not be reached at all."""
 
 RESTARTING = "restarting"
 """Status event of a lease into which a backend took over what it keeps of another."""

@@ -26,6 +26,9 @@ EDGES: dict[OperationState, frozenset[OperationState]] = {
     S.SUCCEEDED: frozenset({S.ENDED}),  # the lease ended before its acknowledgement was included
 }
 
+NOT_SENT = "not_sent"
+"""``refusal`` of an operation or a command whose backend could not be reached at all."""
+
 FINAL = frozenset({S.SUCCEEDED, S.FAILED, S.REFUSED, S.ENDED})
 PENDING_OUTCOME = frozenset({S.RESERVED, S.IN_DOUBT, S.ACCEPTED})
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from placements.command_status import LEASE_ENDED, NOT_SENT, UNDELIVERED, UNHEARD, CommandState
+from placements.command_status import LEASE_ENDED, UNDELIVERED, UNHEARD, CommandState
+from placements.status import NOT_SENT
 from reconciliation.command_facts import CommandFact, MaintenanceFact, ReleaseFact
 from reconciliation.decisions import CommandResult, Conclude, Decision, EndCommands, Need, PushCommand, Wait
 from reconciliation.facts_types import Absent, CallbackFact, LeaseFacts, Limits, NeedKind, NotRead, Unknown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from placements.status import OperationState
+from placements.status import NOT_SENT, OperationState
 from reconciliation.decisions import Acknowledge, Decision, GiveUp, Need, Push, RecordOutcome, Reject, Settle, Wait
 from reconciliation.facts_types import (
     Absent,
@@ -20,7 +20,6 @@ from reconciliation.texts import (
     CALLBACK_TIMEOUT,
     CAPACITY,
     GONE,
-    NOT_SENT,
     PROVISIONING_FAILED,
     TIMED_OUT,
     chain_reason,

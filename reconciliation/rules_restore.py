@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from placements.status import OperationState
+from placements.status import NOT_SENT, OperationState
 from reconciliation.decisions import Decision, GiveUp, Settle
 from reconciliation.facts_types import LeaseFacts, Limits
-from reconciliation.texts import NOT_SENT
 
 S = OperationState
 

@@ -13,7 +13,6 @@ CALLBACK_TIMEOUT = "callback timeout"
 PAYLOAD_CORRUPTED = "payload corrupted"
 
 CAPACITY = "insufficient_resources"
-NOT_SENT = "not_sent"
 TIMED_OUT = "callback_timeout"
 GONE = "deprovisioned"
 

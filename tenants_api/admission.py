@@ -15,7 +15,7 @@ from fred.buckets import Draw
 from fred.decoding import DecodeError, decode_uuid
 from leases.status import LeaseState
 from tenants_api import auth, lease_reads, throttles
-from tenants_api.errors import ApiError, forbidden, lease_not_found, unauthorized
+from tenants_api.errors import ApiError, forbidden, lease_inactive, lease_not_found, unauthorized
 from tenants_api.lease_reads import LeaseFacts
 from tenants_api.tokens import TenantToken
 
@@ -62,7 +62,7 @@ class Admitted:
         """The lease, if it is ACTIVE; who asks about an inactive one learns no more than that. See `current`."""
         facts = lease_reads.current(self.lease_uuid, anew=anew)
         if facts is None or facts.state != LeaseState.ACTIVE:
-            raise ApiError(404, "lease not found or not active", error_code="lease_not_active")
+            raise lease_inactive()
         self._check_owner(facts)
         return facts
 

@@ -10,7 +10,7 @@ from fred import metrics
 from placements.command_status import MALFORMED, CommandKind, CommandState
 from placements.command_waits import Standing
 from reconciliation.command_admission import NotAdmitted
-from tenants_api.errors import ApiError, answer, internal, unavailable
+from tenants_api.errors import ApiError, answer, internal, lease_inactive, unavailable, unusable
 from tenants_api.idempotency import REPLAYED
 from tenants_api.relay import relayed
 
@@ -21,7 +21,6 @@ _EXPIRED: Final = (
 _RESERVED: Final = (
     "maintenance capacity is reserved for tenants without pending work; retry after your pending work completes"
 )
-_UNUSABLE: Final = "the provider backend returned an unusable error; the request was not applied"
 
 
 def keyed(found: Standing | None, *, replayed: bool) -> HttpResponse:
@@ -63,7 +62,7 @@ def keyless(found: Standing | None) -> HttpResponse:
     if found is None or found.is_open:
         raise internal()
     if found.state is CommandState.ENDED:
-        raise inactive()
+        raise lease_inactive()
     if found.state is CommandState.REFUSED:
         raise _refused_keyless(found)
     raise invalid_state(found.kind)
@@ -79,7 +78,7 @@ def _refused_keyless(found: Standing) -> ApiError:
         text = relayed(found.error, otherwise="the update request was rejected as invalid")
         return ApiError(400, text, error_code="backend_rejected")
     if found.refusal == MALFORMED and is_update:
-        return ApiError(502, _UNUSABLE, error_code="backend_malformed")
+        return unusable()
     return internal()
 
 
@@ -106,11 +105,6 @@ def not_admitted(why: NotAdmitted, *, kind: CommandKind, is_keyed: bool) -> ApiE
     return _KEYLESS.get(why, unavailable)()
 
 
-def inactive() -> ApiError:
-    """Whoever asks about an inactive lease learns no more than that."""
-    return ApiError(404, "lease not found or not active", error_code="lease_not_active")
-
-
 def ended() -> ApiError:
     """The lease is over, or not acknowledged yet."""
     return ApiError(409, "lease is no longer active", error_code="lease_not_active")
@@ -123,6 +117,6 @@ _KEYED: Final[Mapping[NotAdmitted, Callable[[], ApiError]]] = {
     ),
 }
 _KEYLESS: Final[Mapping[NotAdmitted, Callable[[], ApiError]]] = {
-    NotAdmitted.LEASE_ENDED: inactive,
+    NotAdmitted.LEASE_ENDED: lease_inactive,
     NotAdmitted.UNPLACED: partial(ApiError, 503, "service unavailable", error_code="backend_unresolvable"),
 }

@@ -7,7 +7,6 @@ every repeat. Without one each request is a command of its own.
 from __future__ import annotations
 
 import hashlib
-import time
 from typing import Final
 from uuid import UUID
 
@@ -28,10 +27,6 @@ from tenants_api.errors import ApiError, forbidden, internal, lease_not_found, r
 from tenants_api.lease_reads import LeaseFacts
 from tenants_api.lease_route import Call, lease_route
 
-WAIT_S: Final = 10.0
-"""How long a request waits for the outcome of its command: less than the time in which it must be answered."""
-_SPARE_S: Final = 1.5
-"""Of its time a request keeps so much for what comes after the wait."""
 INVALID_BODY: Final = "invalid request body"
 
 log = structlog.get_logger(__name__)
@@ -51,7 +46,7 @@ def update(call: Call) -> HttpResponse:
 
 def _route(call: Call, kind: CommandKind) -> HttpResponse:
     budget.keep_in()
-    until = time.monotonic() + max(0.0, budget.within(WAIT_S + _SPARE_S) - _SPARE_S)
+    until = call.waits_until()
     key = command_keys.command_key(call.request)
     if key is not None:
         call.note(key)
@@ -84,7 +79,7 @@ def _keyless(call: Call, kind: CommandKind, id_: UUID, *, until: float) -> HttpR
     # A lease that is placed nowhere is asked for where its items would be served, as for every read.
     wish = _wish(call, kind, id_, payload=payload, keyed=False, backend="" if facts.placement else target.name)
     try:
-        _let_out()
+        call.let_out()
         found = admit_command(wish)
         if isinstance(found, NotAdmitted):
             raise command_answers.not_admitted(found, kind=kind, is_keyed=False)
@@ -102,7 +97,7 @@ def _keyed(call: Call, kind: CommandKind, key: UUID, *, until: float) -> HttpRes
         if known is None:
             _check_lease(call)
             wish = _wish(call, kind, key, payload=payload, keyed=True)
-            _let_out()
+            call.let_out()
             found = admit_command(wish)
             if isinstance(found, NotAdmitted):
                 raise command_answers.not_admitted(found, kind=kind, is_keyed=True)
@@ -114,14 +109,6 @@ def _keyed(call: Call, kind: CommandKind, key: UUID, *, until: float) -> HttpRes
     except Error as error:
         log.error("command.not_recorded", lease_uuid=str(call.lease_uuid), error=type(error).__name__)  # noqa: TRY400
         raise unavailable() from None
-
-
-def _let_out() -> None:
-    """From here on the command may be sent, by this process or another."""
-    try:
-        budget.let_out()
-    except budget.TimeIsUp:
-        raise ApiError(503, "request timeout", error_code="timeout", line_feed=False) from None
 
 
 def _joined(call: Call, kind: CommandKind, payload: bytes, known: Standing | None, *, until: float) -> HttpResponse:

@@ -154,6 +154,17 @@ def lease_not_found() -> ApiError:
     return ApiError(404, "lease not found", error_code="lease_not_found")
 
 
+def lease_inactive() -> ApiError:
+    """Whoever asks about an inactive lease learns no more than that."""
+    return ApiError(404, "lease not found or not active", error_code="lease_not_active")
+
+
+def unusable() -> ApiError:
+    """A backend declined with an error that nobody can read; nothing of it is shown."""
+    text = "the provider backend returned an unusable error; the request was not applied"
+    return ApiError(502, text, error_code="backend_malformed")
+
+
 def internal() -> ApiError:
     """A source did not answer, or something of ours failed."""
     return ApiError(500, "internal server error")

@@ -1,5 +1,6 @@
 """Views of the API: whoever is let in gets the route's answer, every ApiError becomes the error body."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -17,6 +18,10 @@ from tenants_api.admission import Admitted, Kind, admit, check_method
 from tenants_api.errors import ApiError, request_id_of, timed_out
 from tenants_api.throttles import RateLimited
 
+WAIT_S: Final = 10.0
+"""How long a request waits for what its backend answers: less than the time in which it must be answered."""
+_SPARE_S: Final = 1.5
+"""Of its time a request keeps so much for what comes after the wait."""
 OPERATION: Final = "fred.operation_id"
 """Key in a request's META for what its audit row names."""
 
@@ -35,6 +40,10 @@ class Call(Admitted):
     def note(self, operation_id: UUID) -> None:
         """Say which operation this request makes or asks about, for the audit."""
         self.request.META[OPERATION] = operation_id
+
+    def waits_until(self) -> float:
+        """Until when, by `time.monotonic()`, this request may wait for its backend."""
+        return time.monotonic() + max(0.0, budget.within(WAIT_S + _SPARE_S) - _SPARE_S)
 
     def let_out(self) -> None:
         """From here on something may be changed or sent. Raises the 503 when the caller was told that nothing was."""

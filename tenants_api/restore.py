@@ -20,25 +20,20 @@ from leases.chain.client import Absent, ExactLease
 from leases.status import TERMINAL, LeaseState
 from placements import dispatch
 from placements.dispatch import Met, Silent
-from placements.status import OperationState
+from placements.status import NOT_SENT, OperationState
 from reconciliation import restores
 from reconciliation.facts_types import Unknown
 from reconciliation.restores import Earlier, Obstacle, Wish
 from tenants_api import idempotency, lease_reads
 from tenants_api.backend_reads import LOST_TEXT
-from tenants_api.errors import ApiError, answer, internal, request_id_of, unavailable
+from tenants_api.errors import ApiError, answer, internal, request_id_of, timed_out, unavailable, unusable
 from tenants_api.idempotency import Attempt
 from tenants_api.lease_route import Call, lease_route
 from tenants_api.relay import relayed
 
-WAIT_S: Final = 10.0
-"""How long a request waits for its backend; it has to be answered within 12 s."""
-_SPARE_S: Final = 1.5
-"""Of its time a request keeps so much for what comes after the wait."""
 _POLL_S: Final = 0.25
 _ENDED: Final = frozenset({LeaseState.CLOSED, LeaseState.EXPIRED})
 _BODY: Final = "invalid request body"
-_UNUSABLE: Final = "the provider backend returned an unusable error; the request was not applied"
 
 S = OperationState
 log = structlog.get_logger(__name__)
@@ -48,7 +43,7 @@ log = structlog.get_logger(__name__)
 def restore(call: Call) -> HttpResponse:
     """Ask the backend that kept the data of another lease of the caller's to put it under this one."""
     budget.keep_in()
-    until = time.monotonic() + max(0.0, budget.within(WAIT_S + _SPARE_S) - _SPARE_S)
+    until = call.waits_until()
     return idempotency.answered(call, lambda attempt: _restore(call, attempt, until=until), otherwise=_BODY)
 
 
@@ -68,7 +63,7 @@ def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
         tenant=call.token.tenant,
         request_id=request_id_of(call.request),
     )
-    _let_out()
+    call.let_out()
     try:
         admitted = restores.admit_restore(wish)
     except DatabaseFailure as error:
@@ -80,14 +75,6 @@ def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
         return _resume(admitted, wish.operation, wish.target, until=until)
     crash.point("restore.admitted")
     return _outcome(dispatch.push_and_wait(admitted, until=until), wish.operation, wish.target)
-
-
-def _let_out() -> None:
-    """From here on the restore may be sent, by this process or another."""
-    try:
-        budget.let_out()
-    except budget.TimeIsUp:
-        raise _timed_out() from None
 
 
 def _source_named(call: Call) -> UUID:
@@ -150,7 +137,7 @@ def _outcome(told: Met | Silent, operation: UUID, target: UUID) -> HttpResponse:
             raise internal()
         case Silent():
             _free(operation, target)
-            raise _timed_out()
+            raise timed_out()
         case Met(answer=met):
             pass
     match met.result:
@@ -165,7 +152,7 @@ def _outcome(told: Met | Silent, operation: UUID, target: UUID) -> HttpResponse:
         case Ambiguous(category=Category.ALREADY_PROVISIONED):
             raise _already()
         case Ambiguous(category=Category.MALFORMED):
-            raise ApiError(502, _UNUSABLE, error_code="backend_malformed")
+            raise unusable()
     raise internal()
 
 
@@ -186,7 +173,7 @@ def _resume(found: Earlier, operation: UUID, target: UUID, *, until: float) -> H
             _free(operation, target)
             kind, code = _kind_of(found.refusal)
             raise _refusal(Refused(kind, found.error, code))
-        case S.ENDED if found.refusal == "not_sent":
+        case S.ENDED if found.refusal == NOT_SENT:
             _free(operation, target)
             raise _silent()
         case S.ENDED:
@@ -250,11 +237,6 @@ def _not_kept() -> ApiError:
 
 def _already() -> ApiError:
     return ApiError(409, "lease already provisioned", error_code="already_provisioned")
-
-
-def _timed_out() -> ApiError:
-    """Nothing was sent, and nothing will be."""
-    return ApiError(503, "request timeout", error_code="timeout", line_feed=False)
 
 
 def _silent() -> ApiError:

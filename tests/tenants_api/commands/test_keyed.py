@@ -349,7 +349,7 @@ def test_an_end_that_comes_before_the_backend_could_be_told_ends_the_command(ask
 
 
 def test_lc112_nothing_is_torn_down_while_a_command_is_on_the_wire(ask, lease, backend, look, monkeypatch):
-    monkeypatch.setattr("tenants_api.commands.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
     hang = Hang()
     backend.script["restart"].append(hang)
     assert ask("restart", key=K1).body == UNAVAILABLE

@@ -55,7 +55,7 @@ def test_ta64_restart(ask, another, backend, events):
 
 
 def test_ta64_a_time_out_is_500_and_the_outcome_is_still_recorded(ask, lease, backend, events, monkeypatch):
-    monkeypatch.setattr("tenants_api.commands.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
     hang = Hang()
     backend.script["restart"].append(hang)
     found = ask("restart")

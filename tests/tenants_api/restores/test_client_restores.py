@@ -72,7 +72,7 @@ def test_silence_after_the_call_left_is_undecided(restoring, monkeypatch):
     source, target = restoring.source(), restoring.lease()
     hang = Hang()
     restoring.backend.script["restore"].append(hang)
-    monkeypatch.setattr("tenants_api.restore.WAIT_S", 0.2)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.2)
     found = restoring.ask(target, source)
     hang.release()
     assert found.status == 500

@@ -202,7 +202,7 @@ EARLIER = [
 
 
 def test_ta106_a_run_after_a_take_over_answers_as_the_broken_off_one_would_have(restoring, monkeypatch):
-    monkeypatch.setattr("tenants_api.restore.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
     for fields, status, body in EARLIER:
         source, target, key = restoring.source(), restoring.lease(), any_key()
         dead = held(target, source, key)

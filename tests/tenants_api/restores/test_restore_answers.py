@@ -145,7 +145,7 @@ def test_when_the_budget_ends_after_the_call_left_it_is_500_and_the_answer_is_ta
     source, target = restoring.source(), restoring.lease()
     hang = Hang()
     restoring.backend.script["restore"].append(hang)
-    monkeypatch.setattr("tenants_api.restore.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
     found = restoring.ask(target, source)
     assert (found.status, found.body) == (500, INTERNAL)
     hang.release()
@@ -160,7 +160,7 @@ def test_when_the_budget_ends_before_the_call_left_it_is_503_and_nothing_is_in_f
     others = [handed(backend=Placement.objects.get(lease=source).backend)[1] for _ in hangs]
     dispatch.take(others)
     wait_until(lambda: len(restoring.backend.seen) == len(hangs))
-    monkeypatch.setattr("tenants_api.restore.WAIT_S", 0.2)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.2)
     found = restoring.ask(target, source)
     assert (found.status, found.raw) == (503, b'{"error":"request timeout","code":503}')
     assert restoring.operation(target).refusal == "not_sent"
