@@ -23,6 +23,7 @@ from fred import limits
 from fred.certificates import CertificateError, ListenerTls
 from fred.http_protocol import HttpProtocol
 from fred.limits import Times
+from fred.upgrade import is_events_target
 from fred.ws_protocol import WebSocketProtocol
 
 if TYPE_CHECKING:
@@ -38,17 +39,7 @@ FAREWELL_S: Final = 2.0
 """How long streams and WebSockets have to end once they are told that the server stops."""
 _TICKS_PER_RELOAD: Final = 600  # of a tenth of a second each
 
-_EVENTS_PREFIX: Final = b"/v1/leases/"
-_EVENTS_SUFFIX: Final = b"/events"
-
 logger = logging.getLogger("uvicorn.error")
-
-
-def is_events_target(target: bytes) -> bool:
-    """Whether a request target is the one route where a WebSocket may be opened."""
-    path = target.partition(b"?")[0]
-    lease = path[len(_EVENTS_PREFIX) : -len(_EVENTS_SUFFIX)]
-    return path.startswith(_EVENTS_PREFIX) and path.endswith(_EVENTS_SUFFIX) and bool(lease) and b"/" not in lease
 
 
 def opens_nowhere(_: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a request opens a WebSocket (RFC 6455, 4.2.1), and what is wrong with one that almost does. Pure."""
+"""Where WebSockets are opened, whether a request opens one (RFC 6455, 4.2.1), and what is wrong where not. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 VERSION: Final = b"13"
 _KEY_BYTES: Final = 16
+_EVENTS_PREFIX, _EVENTS_SUFFIX = b"/v1/leases/", b"/events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,18 @@ def upgrade_fault(headers: Iterable[tuple[bytes, bytes]]) -> UpgradeFault | None
     if named.get(b"sec-websocket-version") != [VERSION] or not _is_key(named.get(b"sec-websocket-key", ())):
         return _BAD
     return None
+
+
+def events_segment(raw_path: bytes) -> bytes:
+    """The segment that names the lease in an undecoded path of events, whatever it holds; empty for other paths."""
+    lease = raw_path[len(_EVENTS_PREFIX) : -len(_EVENTS_SUFFIX)]
+    is_one = raw_path.startswith(_EVENTS_PREFIX) and raw_path.endswith(_EVENTS_SUFFIX) and b"/" not in lease
+    return lease if is_one else b""
+
+
+def is_events_target(target: bytes) -> bool:
+    """Whether a request target is the one route where a WebSocket may be opened."""
+    return bool(events_segment(target.partition(b"?")[0]))
 
 
 def websocket_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -15,9 +15,10 @@ from fred.edge import ROUTE, App, Edge, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
 from fred.handler import Limits, ThreadedDjango
 from fred.request_ids import REQUEST_ID
+from fred.upgrade import events_segment
 from placements import callbacks_asgi, dispatch
 from tenants_api.errors import ApiError
-from tenants_api.event_streams import EventStreams, StreamLimits, is_events_path
+from tenants_api.event_streams import EventStreams, StreamLimits
 from tenants_api.events_asgi import EventsApp
 
 THREADS: Final = 16
@@ -71,7 +72,7 @@ def route_by_path(routes: dict[str, App], otherwise: App, *, events: App | None 
     """Exact paths first, then the events of a lease; everything else to `otherwise`, but no WebSocket."""
 
     async def routed(scope: Scope, receive: Receive, send: Send) -> None:
-        if events is not None and is_events_path(scope["raw_path"]):
+        if events is not None and events_segment(scope["raw_path"]):
             await events(scope, receive, send)
             return
         if scope["type"] == "websocket":

@@ -15,7 +15,7 @@ from django.db import connection
 CHANNEL: Final = "fred_status_events"
 """PostgreSQL's channel. Payload: uuids of leases that have new events, separated by commas."""
 MOST_KEPT: Final = 1000
-"""Events of one lease that are kept; the oldest go first. After 7 days all go."""
+"""Events of one lease that are kept; the oldest go first. What is old goes too, but never a lease's newest."""
 MOST_TEXT: Final = 16_384
 """Characters of an event's error; what a backend said may be longer."""
 _NAMED_AT_ONCE: Final = 200

@@ -17,6 +17,10 @@ class CommandKind(StrEnum):
         return "restarting" if self is CommandKind.RESTART else "updating"
 
 
+PROGRESS = frozenset(kind.progress for kind in CommandKind)
+"""What a lease is called while its backend does any of them."""
+
+
 class CommandState(StrEnum):
     """How far a command has come. It is *open*, and no other is admitted, until the tenant's answer is decided."""
 

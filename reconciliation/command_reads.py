@@ -8,10 +8,9 @@ from uuid import UUID
 from backends.client import BackendClient
 from backends.contract import ProvisionInfo, Unknown
 from backends.releases import ReleaseInfo
+from placements.command_status import PROGRESS
 from reconciliation import facts_types as f
 from reconciliation.command_facts import MaintenanceFact, ReleaseFact
-
-_AT_WORK = frozenset({"restarting", "updating"})
 
 
 def read(uuid: UUID, client: BackendClient) -> MaintenanceFact | f.Absent | f.Unknown:
@@ -25,7 +24,7 @@ def read(uuid: UUID, client: BackendClient) -> MaintenanceFact | f.Absent | f.Un
     if not isinstance(info, ProvisionInfo):
         return f.Absent()
     releases = client.releases(uuid)
-    if isinstance(releases, Unknown) and info.status not in _AT_WORK:
+    if isinstance(releases, Unknown) and info.status not in PROGRESS:
         return f.Unknown("backend_silent", is_own=True)
     found = releases if isinstance(releases, tuple) else ()
     return MaintenanceFact(str(info.status), tuple(_release(one) for one in found))

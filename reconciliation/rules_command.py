@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from placements.command_status import LEASE_ENDED, UNDELIVERED, UNHEARD, CommandState
+from placements.command_status import LEASE_ENDED, PROGRESS, UNDELIVERED, UNHEARD, CommandState
 from placements.status import NOT_SENT
 from reconciliation.command_facts import CommandFact, MaintenanceFact, ReleaseFact
 from reconciliation.decisions import CommandResult, Conclude, Decision, EndCommands, Need, PushCommand, Wait
@@ -21,7 +21,6 @@ CLOCKS_DIFFER = timedelta(seconds=5)
 """How much a backend's clock may be behind ours when it dates a release."""
 RUNNING = frozenset({"active", "superseded"})
 """What a backend calls a release that came up."""
-PROGRESS = frozenset({"restarting", "updating"})
 
 
 def command_on_wire(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:

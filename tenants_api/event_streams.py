@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import close_old_connections
 
 from fred.limits import STOPPING
+from fred.upgrade import events_segment
 from leases.event_reads import StatusFact
 from leases.hub import QUEUE, Hub, Subscription, is_gap
 from tenants_api.admission import admit
@@ -27,7 +28,6 @@ from tenants_api.event_slots import EventSlots
 ROUTE_NAME: Final = "/v1/leases/{lease_uuid}/events"
 ADMIT_WITHIN_S: Final = 12.0
 _THREADS: Final = 4
-_PREFIX, _SUFFIX = b"/v1/leases/", b"/events"
 
 log = structlog.get_logger("tenants_api.event_streams")
 
@@ -92,7 +92,7 @@ class EventStreams:
         authorization = headers.get(b"authorization")
         if not authorization and query.get("token"):
             authorization = f"Bearer {query['token']}"
-        segment = unquote(scope["raw_path"][len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
+        segment = unquote(events_segment(scope["raw_path"]).decode("latin-1"))
         lease_uuid = await self._in_a_thread(
             lambda: _owned_lease(scope.get("method", "GET"), authorization, segment, scope.get(REQUEST_ID, ""))
         )
@@ -135,12 +135,6 @@ class EventStreams:
             waiting.cancel()
             raise ApiError(503, "request timeout", error_code="timeout")
         return waiting.result()
-
-
-def is_events_path(raw_path: bytes) -> bool:
-    """Whether an undecoded path is that of a lease's events: one segment, whatever it holds."""
-    lease = raw_path[len(_PREFIX) : -len(_SUFFIX)]
-    return raw_path.startswith(_PREFIX) and raw_path.endswith(_SUFFIX) and bool(lease) and b"/" not in lease
 
 
 def is_stopping(scope: Mapping[str, Any]) -> asyncio.Event:

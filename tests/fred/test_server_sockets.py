@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from fred.limits import Times
-from fred.server import is_events_target
-from fred.upgrade import upgrade_fault
+from fred.upgrade import is_events_target, upgrade_fault
 from tests.fred.served import HANDSHAKE, echo, live, served, upgrade
 from tests.waiting import wait_until
 

@@ -20,7 +20,8 @@ from structlog.testing import capture_logs
 from fred import server
 from fred.certificates import CertificateError, ListenerTls
 from fred.limits import OPEN_STREAM, STOPPING
-from fred.server import ADMIN_TIMES, is_events_target, of_settings, opens_nowhere
+from fred.server import ADMIN_TIMES, of_settings, opens_nowhere
+from fred.upgrade import is_events_target
 from tests.backends.certificates import Authority
 from tests.fred.served import connect, echo, live, served, upgrade
 from tests.waiting import wait_until

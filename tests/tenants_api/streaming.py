@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from fred.limits import Times
-from fred.server import is_events_target
+from fred.upgrade import is_events_target
 from leases import events, sql
 from tenants_api.event_streams import StreamLimits
 from tests.fred.served import Serving, served

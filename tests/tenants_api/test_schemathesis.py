@@ -20,7 +20,7 @@ from schemathesis.specs.openapi import checks
 
 from fred import signing
 from fred.conf import BackendConfig
-from fred.server import is_events_target
+from fred.upgrade import is_events_target
 from leases.status import LeaseState
 from tests.fred.served import served
 from tests.scripted_backend import ScriptedBackend

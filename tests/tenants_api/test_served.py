@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from django.db import connections
 
-from fred.server import is_events_target
+from fred.upgrade import is_events_target
 from leases.models import Lease
 from leases.status import LeaseState
 from tests.fred.served import Answer, served, upgrade
