@@ -118,6 +118,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         super().data_received(data)
 
+    def handle_text(self, event: Frame) -> None:
+        """Take text as bytes: whatever a client says is one too many, also what is no UTF-8."""
+        self.handle_bytes(event)
+
     def handle_ping(self) -> None:
         """Answer, unless the client does not read its answers."""
         output = b"".join(self.conn.data_to_send())

@@ -201,13 +201,14 @@ def test_ta83_the_limit_of_all_counts_over_processes(lease):
 
 def test_ta84_a_client_that_speaks_is_closed_for_good(lease):
     with web_process(StreamLimits(per_lease=1)) as web:
-        for data, end in (
-            ("hello", (1008, "client messages not allowed")),
-            (b"\0" * 512, (1008, "client messages not allowed")),
-            (b"\0" * 513, (1009, "")),
+        for data, is_text, end in (
+            (b"hello", True, (1008, "client messages not allowed")),
+            (b"\xff", True, (1008, "client messages not allowed")),
+            (b"\0" * 512, False, (1008, "client messages not allowed")),
+            (b"\0" * 513, False, (1009, "")),
         ):
             with web.opened() as socket:
-                socket.send(data)
+                socket.send(data, text=is_text)
                 assert end_of(socket) == end
                 wait_until(lambda: not is_full(web), timeout=2)
 
