@@ -15,10 +15,9 @@ from placements.models import MaintenanceCommand
 from reconciliation import command_admission
 from tests.factories.placements import CommandFactory
 from tests.tenants_api.calls import PROVIDER, envelope
+from tests.tenants_api.commands.named import K1, K2
 from tests.tenants_api.vectors import ALICE, BOB, LEASE
 
-K1 = "550e8400-e29b-41d4-a716-446655440000"
-K2 = "6ba7b811-9dad-41d1-80b4-00c04fd430c8"
 BOBS = "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c"
 RESERVED = {
     **envelope(

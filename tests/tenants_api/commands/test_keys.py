@@ -19,10 +19,10 @@ from tenants_api import command_keys, commands, tokens
 from tenants_api.models import IdempotencyKey
 from tests.scripted_backend import Hang
 from tests.tenants_api.calls import PROVIDER, bearer, envelope
+from tests.tenants_api.commands.named import K1
 from tests.tenants_api.vectors import ALICE, BOB, LEASE, vector
 from tests.waiting import wait_until
 
-K1 = "550e8400-e29b-41d4-a716-446655440000"
 ONCE = envelope("Idempotency-Key header must occur exactly once", 400)
 CANONICAL = envelope("Idempotency-Key must be a canonical UUIDv4", 400)
 ODD = [K1.upper(), K1.replace("-", ""), "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b", f"{{{K1}}}", f"{K1} "[:36].upper()]

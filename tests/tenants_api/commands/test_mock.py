@@ -28,11 +28,11 @@ from tests.factories.leases import ChainCursorFactory, LeaseFactory, PayloadFact
 from tests.factories.placements import PlacementFactory
 from tests.tenants_api.calls import PROVIDER, envelope
 from tests.tenants_api.commands.fresh import Fresh
+from tests.tenants_api.commands.named import K1
 from tests.tenants_api.vectors import ALICE, LEASE
 from tests.waiting import wait_until
 
 OPERATION = "3f2c1d60-7d5a-4b57-9b1c-6c7b4a0f9e11"
-K1 = "550e8400-e29b-41d4-a716-446655440000"
 
 
 def callback_of(got):

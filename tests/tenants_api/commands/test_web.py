@@ -8,10 +8,9 @@ from django.db import connections
 from tests import asgi
 from tests.scripted_backend import Hang
 from tests.tenants_api.commands.fresh import Fresh
+from tests.tenants_api.commands.named import K1
 from tests.tenants_api.vectors import LEASE
 from tests.waiting import wait_until
-
-K1 = "550e8400-e29b-41d4-a716-446655440000"
 
 
 @pytest.fixture
