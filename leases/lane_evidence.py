@@ -6,6 +6,8 @@ leases show at that height or later is all that it will ever have done. Nothing 
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,8 +24,12 @@ from leases.wishes import Standing, standing_as_read
 log = structlog.get_logger("leases.lanes")
 
 INDEX_LOST_AFTER = timedelta(seconds=10)
-"""A node that died right after a block never finds that block's transactions again; a late index does before this."""
+"""So long after a sequence was seen to be used its transaction is found, if it ever is: a late index comes before.
+
+Not so where a node died right after a block: it never finds that block's transactions again.
+"""
 SAMPLE = 3
+MOST_SIGHTINGS = 1000
 OVER = frozenset({Standing.DONE, Standing.MOOT})
 
 
@@ -41,6 +47,25 @@ class TookEffect:
     how: Mapping[int, Standing]
 
 
+class Sightings:
+    """When this process first saw each transaction's sequence used; another process begins anew. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._first: dict[int, float] = {}
+
+    def since(self, tx: int) -> timedelta:
+        """How long ago that was; nothing the first time."""
+        now = time.monotonic()
+        with self._lock:
+            while len(self._first) >= MOST_SIGHTINGS and tx not in self._first:
+                del self._first[next(iter(self._first))]
+            return timedelta(seconds=now - self._first.setdefault(tx, now))
+
+
+sightings = Sightings()
+
+
 def of_used_sequence(tx: OpenTx, chain: ChainClient) -> Overtaken | TookEffect | None:
     """What is proven about a transaction that was not found; None while its hash has to decide, as ever.
 
@@ -52,12 +77,13 @@ def of_used_sequence(tx: OpenTx, chain: ChainClient) -> Overtaken | TookEffect |
     used_at = _sequence_used_at(tx, chain)
     if used_at is None:
         return None
+    used_for = sightings.since(tx.id)
     some = actions[:SAMPLE]
     reads = chain.leases([action.lease for action in some])
     if any(_standing(action, reads[action.lease], used_at) is Standing.SEND for action in some):
         log.warning("lane.key_used_elsewhere", signer=tx.signer, tx=tx.tx_hash, ours=tx.sequence, height=used_at)
         return Overtaken()
-    return _effect(actions, used_at, chain) if tx.age > INDEX_LOST_AFTER else None
+    return _effect(actions, used_at, chain) if used_for >= INDEX_LOST_AFTER else None
 
 
 def _effect(actions: Sequence[Bound], used_at: int, chain: ChainClient) -> TookEffect | None:

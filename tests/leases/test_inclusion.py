@@ -11,7 +11,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from fred import metrics
-from leases import inclusion, lanes
+from leases import inclusion, lane_evidence, lanes
 from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
 from tests.leases.house import action_states, environment_of, ours_on_chain, pending, sent, states, stored, want
@@ -135,14 +135,19 @@ def test_a_late_index_brings_no_second_transaction(house):
     assert action_states() == {"done": 3}
 
 
-def test_a_lost_index_is_made_up_for_by_the_leases(house):
+def test_a_lost_index_is_made_up_for_by_the_leases(house, monkeypatch):
     """CH-57: the node died between its block and its index. The signer is free long before the timeout height."""
     leases = pending(house, 3)
     want("ack", leases)
     number = house.add_fault("index_lag", blocks=10_000)
     lanes.run()
     house.close_lease(str(leases[1]))
-    ChainTx.objects.update(created_at=F("created_at") - timedelta(seconds=11))
+    ChainTx.objects.update(created_at=Now() - timedelta(hours=1))
+    for _ in range(2):
+        make_all_due()
+        lanes.run()
+    assert [tx.state for tx in sent(house)] == ["broadcast"], "what was slow to be included is not lost yet"
+    monkeypatch.setattr(lane_evidence, "INDEX_LOST_AFTER", timedelta())
     make_all_due()
     with house.fault("grpc_error", where="/liftedinit.billing.v1.Query/Lease*", code="UNAVAILABLE", text="away"):
         lanes.run()
@@ -163,6 +168,14 @@ def test_a_lost_index_is_made_up_for_by_the_leases(house):
     run_until_settled()
     assert states(house, more) == [ACTIVE] * 2
     assert len(ours_on_chain(house)) == 2
+
+
+def test_so_many_sightings_are_kept():
+    seen = lane_evidence.Sightings()
+    for number in range(lane_evidence.MOST_SIGHTINGS + 10):
+        assert seen.since(number) == timedelta()
+    assert len(seen._first) == lane_evidence.MOST_SIGHTINGS
+    assert seen.since(lane_evidence.MOST_SIGHTINGS) > timedelta()
 
 
 def test_never_included_and_too_late_is_dropped_after_two_looks_and_sent_anew(house):
