@@ -56,7 +56,7 @@ WORKLOADS_VIEW = _open(
 HEALTH_VIEW = _open(
     "getHealth",
     "Whether everything works; always 200",
-    description="The last verdict of the background checks. Other names of checks may appear.",
+    description="Looked into at most once a second. Other names of checks may appear.",
     responses=answers(200, types.HealthSerializer, "The verdict.", HEALTH),
 )
 READINESS_VIEW = _open(

@@ -167,7 +167,7 @@ EVENTS_VIEW = operation(
             503,
             own={
                 400: ("invalid since cursor", "invalid_parameter"),
-                503: ("too many connections", "insufficient_resources"),
+                503: ("too many connections", "too_many_connections"),
             },
         ),
         **text(400, "text/plain", "The upgrade is malformed."),
