@@ -171,8 +171,7 @@ def test_a_client_that_does_not_read_is_cut(pinging):
     with pinging.connect() as line:
         line.send(upgrade(EVENTS + b"?flood"))
         assert line.answer().status == 101
-        wait_until(lambda: ended)
-    assert ended == ["gone"]
+        wait_until(lambda: "gone" in ended)  # beside the ends of connections of earlier tests
 
 
 def test_no_target_is_ever_logged(server, caplog):
