@@ -1,10 +1,13 @@
 """A task whose connection the database has left fails once; the next one works. Connections outlive their tasks."""
 
+import asyncio
+
 import pytest
 from celery import Celery
 from django.db import OperationalError, connection
 
 from fred.tasks import FredTask
+from leases import event_reads
 
 
 @pytest.mark.django_db(transaction=True)
@@ -24,3 +27,19 @@ def test_a_broken_connection_is_given_up_after_the_first_failure():
         with pytest.raises(OperationalError):
             ask()
         assert ask() != before
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("whose", ["a task's or a request's", "a reader's of events"])
+def test_no_connection_waits_for_ever_for_a_server_that_vanished(whose):
+    async def opened():
+        other = await event_reads._connect()
+        try:
+            return other.info.get_parameters()
+        finally:
+            await other.close()
+
+    connection.ensure_connection()
+    found = asyncio.run(opened()) if whose.endswith("events") else connection.connection.info.get_parameters()
+    silent_s = int(found["keepalives_idle"]) + int(found["keepalives_interval"]) * int(found["keepalives_count"])
+    assert silent_s == int(found["tcp_user_timeout"]) / 1000 == 25
