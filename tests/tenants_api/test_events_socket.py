@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from unittest.mock import patch
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import OperationalError, connection, connections
 from websockets.exceptions import InvalidStatus
 
 from fred.limits import STOPPING, Times
@@ -108,6 +108,18 @@ def test_ta17_a_chain_that_does_not_answer(web, chain):
     Lease.objects.update(news_height=11)
     chain.fails = True
     assert ask(web).body == b'{"error":"internal server error","code":500}\n'
+
+
+def test_ta8_a_stream_needs_no_table_of_used_tokens(web):
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE tenants_api_usedtoken RENAME TO away")
+    try:
+        with web.opened() as socket:
+            record(("ready", LEASE, ""))
+            assert statuses(socket, 1) == ["ready"]
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE away RENAME TO tenants_api_usedtoken")
 
 
 def test_a_lease_in_any_state_has_events(web):
@@ -349,8 +361,6 @@ def test_ta112_kill_and_resume_under_a_hundred_publishers(web):
 
 
 def publish(number, stop):
-    from django.db import connection
-
     for turn in range(20):
         if stop.is_set():
             break

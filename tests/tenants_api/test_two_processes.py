@@ -39,23 +39,31 @@ def running(django_db_setup):
     for _ in range(2):
         with socket.create_server(("127.0.0.1", 0)) as free:
             ports.append(free.getsockname()[1])
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "fred.server"],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **{f"PROVIDER_{name}": value for name, value in LIMITS.items()},
-                "PROVIDER_API_LISTEN_ADDR": f"127.0.0.1:{port}",
-                "DATABASE_URL": database,
-            },
-        )
-        for port in ports
-    ]
+    processes = [start(port, database) for port in ports]
+
+    def restart():
+        kill_all(processes[:1])
+        processes[0] = start(ports[0], database)
+        wait_until(lambda: answers(ports[0]), timeout=30)
+
     for port in ports:
         wait_until(lambda port=port: answers(port), timeout=30)
-    yield SimpleNamespace(ports=ports, kill=lambda: kill_all(processes))
+    yield SimpleNamespace(ports=ports, restart=restart, kill=lambda: kill_all(processes))
     kill_all(processes)
+
+
+def start(port, database):
+    """A web process on this port."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fred.server"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **{f"PROVIDER_{name}": value for name, value in LIMITS.items()},
+            "PROVIDER_API_LISTEN_ADDR": f"127.0.0.1:{port}",
+            "DATABASE_URL": database,
+        },
+    )
 
 
 @pytest.fixture
@@ -122,6 +130,14 @@ def test_ta7_of_the_same_token_at_both_at_one_moment_one_gets_through(webs, valk
         statuses = crowd([(port, target, f"203.0.113.{number}", headers) for port in webs.ports])
         assert statuses.count(401) == 1, statuses
         assert 429 not in statuses
+
+
+def test_ta10_a_used_token_is_used_also_for_a_process_that_was_started_anew(webs):
+    lease = uuid4()
+    target, headers = f"/v1/leases/{lease}/connection", bearer(lease=lease, timestamp=int(time.time()) + 8)
+    assert ask(webs.ports[0], target, "203.0.113.1", headers) not in {401, 429}
+    webs.restart()
+    assert ask(webs.ports[0], target, "203.0.113.1", headers) == 401
 
 
 # The last one here: it leaves no process.

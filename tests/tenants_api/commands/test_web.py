@@ -1,6 +1,8 @@
 """Restart and update in the whole application of the web process."""
 
 import asyncio
+import json
+from base64 import b64encode
 
 import pytest
 from django.db import connections
@@ -31,6 +33,26 @@ def web(backend, chain, monkeypatch):
         return asyncio.run(main())
 
     return run
+
+
+KINDS = ["text/weird", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "", None]
+
+
+def test_ta27_an_update_is_json_whatever_is_said_of_it(web, lease, backend):
+    """TA-27: neither what it is called nor what is wanted back matters."""
+    fresh = Fresh()
+    payloads = [f"manifest {number}".encode() for number in range(len(KINDS))]
+
+    async def story(app):
+        answers = []
+        for kind, payload in zip(KINDS, payloads, strict=True):
+            headers = {**fresh(), "Accept": "text/html", **({} if kind is None else {"Content-Type": kind})}
+            body = json.dumps({"payload": b64encode(payload).decode()}).encode()
+            answers.append(await asgi.request(app, "POST", f"/v1/leases/{LEASE}/update", headers=headers, body=body))
+        return answers
+
+    assert [(one.status, one.body) for one in web(story)] == [(202, b'{"status":"updating"}\n')] * len(KINDS)
+    assert [one.body["payload"] for one in backend.seen] == [b64encode(one).decode() for one in payloads]
 
 
 def test_reads_answer_while_every_thread_for_commands_waits(web, lease, backend):

@@ -101,7 +101,15 @@ def test_ta75_what_the_backend_holds_after_all_stays_in_flight(restoring, status
 
 @pytest.mark.parametrize(
     ("answer", "counts"),
-    [((422, b"<html>"), True), ((409, said("x", "new")), False)],
+    [
+        ((422, b"<html>"), True),
+        ((500, said("boom")), True),
+        ((409, said("x", "new")), False),
+        ((400, said("shape mismatch")), False),
+        ((422, said(DEMOTE, "demote_exceeds_tier")), False),
+        ((503, said("full")), False),
+    ],
+    ids=str,
 )
 def test_ta75_the_breaker_counts_what_is_malformed_and_the_500s(restoring, answer, counts):
     source = restoring.source()
