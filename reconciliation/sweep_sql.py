@@ -257,12 +257,16 @@ def unconfigured_owners() -> list[tuple[str, int]]:
 
 
 def without_payload() -> int:
-    """How many ACTIVE leases are missing at their backend and can't be made again for lack of a sound payload."""
+    """How many live leases can't be made for lack of a sound payload: ACTIVE and missing at their backend, or PENDING.
+
+    A payload that a PENDING lease waits for, or that ends it, is no error.
+    """
     return int(
         _run(
             """
             SELECT count(*) FROM leases_lease
              WHERE chain_state = 2 AND reason IN ('payload_missing', 'payload_corrupt')
+                OR chain_state IN (1, 2) AND reason = 'payload_unreadable'
             """
         )[0][0]
     )

@@ -10,6 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
+from fred import metrics
 from leases import payload_versions, payloads
 from leases.models import Lease, Payload
 from leases.status import LeaseState
@@ -192,5 +193,9 @@ def test_a_recorded_hash_that_is_none_is_an_error_of_reading_and_ends_nothing(st
     lease = story.row(uuid)
     assert (lease.reason, story.state(uuid).name) == ("payload_unreadable", state)
     assert lease.phase == ("queued" if state == "PENDING" else "degraded")
+    counted = metrics.RECONCILER_ACTIONS.labels("lease_error")._value
+    before = counted.get()
+    story.sweep()
+    assert counted.get() == before + 1
     assert "provision" not in story.backends["b1"].routes()
     assert Payload.objects.get().delete_after is None
