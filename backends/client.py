@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-import msgspec
 import structlog
 
 from backends import envelope, wire
@@ -140,7 +139,7 @@ class BackendClient:
         return self._read(
             "get_info",
             lambda: info_request(self.target, lease_uuid),
-            lambda body: wire.to_info(_decode(body, wire.Info) if body.strip() != b"null" else wire.Info()),
+            lambda body: wire.to_info(wire.decode(body, wire.Info) if body.strip() != b"null" else wire.Info()),
         )
 
     def provision_info(self, lease_uuid: UUID) -> ProvisionInfo | Absent | Unknown:
@@ -151,7 +150,7 @@ class BackendClient:
         """The same, to be sent with `ask_each`."""
 
         def decode(body: bytes) -> ProvisionInfo:
-            row = _decode(body, wire.Row)
+            row = wire.decode(body, wire.Row)
             if row.lease_uuid != lease_uuid:
                 raise ValueError("answer is about another lease")
             return wire.to_provision(row)
@@ -163,7 +162,7 @@ class BackendClient:
         return self._read(
             "get_logs",
             lambda: logs_request(self.target, lease_uuid, tail=tail),
-            lambda body: {} if body.strip() == b"null" else _decode(body, dict[str, str]),
+            lambda body: {} if body.strip() == b"null" else wire.decode(body, dict[str, str]),
         )
 
     def releases(self, lease_uuid: UUID) -> tuple[ReleaseInfo, ...] | Absent | Unknown:
@@ -175,7 +174,7 @@ class BackendClient:
         found = self._read(
             "get_load_stats",
             lambda: stats_request(self.target, timeout=timeout),
-            lambda body: wire.to_stats(_decode(body, wire.Stats)),
+            lambda body: wire.to_stats(wire.decode(body, wire.Stats)),
         )
         return Unknown("stats are not served") if isinstance(found, Absent) else found
 
@@ -193,7 +192,7 @@ class BackendClient:
         lookup_request(self.target, wanted)
 
         def decode(body: bytes) -> tuple[ProvisionInfo, ...]:
-            rows = _decode(body, wire.ProvisionsPage).provisions
+            rows = wire.decode(body, wire.ProvisionsPage).provisions
             if not wanted.issuperset(row.lease_uuid for row in rows):
                 raise ValueError("answer has leases nobody asked for")
             return tuple(wire.to_provision(row) for row in rows)
@@ -309,7 +308,7 @@ class BackendClient:
         token = ""
         for _ in range(MAX_PAGES):
             request = page_request(self.target, path, token=token)
-            page, _pulse = self._judge(operation, request, self.fetch(request), lambda body: _decode(body, kind))
+            page, _pulse = self._judge(operation, request, self.fetch(request), lambda body: wire.decode(body, kind))
             if isinstance(page, Absent):
                 raise BackendUnavailable(f"{operation} failed with status 404")
             if isinstance(page, Unknown):
@@ -375,7 +374,3 @@ def count_malformed(backend: BackendTarget, operation: str, *, why: str, body: b
     metrics.MALFORMED_ERROR_BODIES.labels(backend.name, operation).inc()
     text = envelope.clean(body[: envelope.MAX_BYTES].decode(errors="replace"))
     log.warning("malformed error body", backend=backend.name, operation=operation, why=why, body=text)
-
-
-def _decode(body: bytes, kind: type[_T]) -> _T:
-    return msgspec.json.decode(body, type=kind)

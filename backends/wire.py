@@ -4,7 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -25,6 +25,7 @@ from backends.contract import (
 )
 from backends.envelope import clean
 
+_T = TypeVar("_T")
 _NO_YEAR: Final = 1
 """Servers written in Go send the year 1 for "no time"."""
 NO_TIME: Final = "0001-01-01T00:00:00Z"
@@ -156,6 +157,22 @@ class ProvisionRequest(msgspec.Struct):
     lifecycle_callback_url: str | None = None
     payload: bytes | None = None
     payload_hash: str | None = None
+
+
+def decode(body: bytes, kind: type[_T]) -> _T:
+    """One JSON value of this kind; a member that is null counts as absent. Raises ValueError and RecursionError."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return value
 
 
 def read_time(text: str | None) -> datetime | None:

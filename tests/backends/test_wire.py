@@ -56,3 +56,42 @@ def test_ta131_a_terminal_budget_is_read_and_its_absence_is_none():
 def test_a_port_may_be_a_number(port, text):
     info = wire.to_info(msgspec.convert({"ports": {"80/tcp": {"host_port": port}}}, wire.Info))
     assert info.ports["80/tcp"].host_port == text
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "same"),
+    [
+        (
+            b'{"lease_uuid":"%b","fail_count":null,"status":null,"items":[{"sku":null}]}',
+            wire.Row,
+            b'{"lease_uuid":"%b","items":[{}]}',
+        ),
+        (
+            b'{"host":"h","ports":{"1":null},"metadata":{"a":null,"b":"c"}}',
+            wire.Info,
+            b'{"host":"h","ports":{},"metadata":{"b":"c"}}',
+        ),
+        (
+            b'{"services":{"web":{"instances":[{"instance_index":null}]}}}',
+            wire.Info,
+            b'{"services":{"web":{"instances":[{}]}}}',
+        ),
+    ],
+)
+def test_a_null_is_absent_wherever_it_stands(body, kind, same):
+    lease = str(LEASE).encode()
+    body, same = (text % lease if b"%b" in text else text for text in (body, same))
+    assert wire.decode(body, kind) == wire.decode(same, kind)
+
+
+@pytest.mark.parametrize(
+    "body", [b"null", b"[]", b'{"lease_uuid":null}', b'{"lease_uuid":"x"}', b"{", b'{"fail_count":"1"}']
+)
+def test_what_is_no_row_stays_none(body):
+    with pytest.raises(msgspec.MsgspecError):
+        wire.decode(body, wire.Row)
+
+
+def test_a_page_without_its_list_is_no_page():
+    with pytest.raises(ValueError, match="provisions"):
+        wire.decode(b'{"provisions":null}', wire.ProvisionsPage)
