@@ -73,11 +73,18 @@ def _heights(events: Sequence[LeaseEvent]) -> dict[UUID, int | None]:
     return heights
 
 
+def nudge_lanes() -> bool:
+    """Have our open transactions looked up now; False when there are none."""
+    if not tx_sql.nudge():
+        return False
+    hint.send(LANES)
+    return True
+
+
 def see_block(*, height: int, block_time: datetime) -> bool:
     """A block was made: look for our open transactions, note the head. False when a higher head was seen before."""
     chain_id = settings.FRED.chain_id
-    if tx_sql.nudge():
-        hint.send(LANES)
+    nudge_lanes()
     if not watch_sql.see_head(chain_id, height=height, block_time=block_time):
         return False
     if watch_sql.trust_from(chain_id, height=height, block_time=block_time):

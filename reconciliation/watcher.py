@@ -44,6 +44,8 @@ SILENT_SECONDS = 30.0
 """Without a new head for so long the chain counts as silent."""
 RETRY_SECONDS = 1.0
 MIND_SECONDS = 1.0
+AGAIN_S = (0.15, 0.25, 0.4)
+"""Pauses after a header at which our open transactions are made due once more: a node indexes its block in between."""
 LATE_BLOCKS = 3
 """A frame whose block lies so far behind the newest header is late."""
 STREAM_TOPIC = "events.chain"
@@ -71,11 +73,13 @@ class Watcher:
         self._judge = Judge()
         # A thread for each kind, with a connection of its own: a large block must not hold a frame up.
         self._threads = {
-            name: ThreadPoolExecutor(1, f"watch-{name}") for name in ("frames", "heads", "blocks", "status", "beat")
+            name: ThreadPoolExecutor(1, f"watch-{name}")
+            for name in ("frames", "heads", "blocks", "status", "beat", "nudges")
         }
         self._frames: asyncio.Queue[LeaseEvents] = asyncio.Queue()
         self._newest: Header | None = None
         self._has_newest = asyncio.Event()
+        self._has_block = asyncio.Event()
         self._wants_blocks = asyncio.Event()
         self._begun = asyncio.Event()
         self._cursor = 0
@@ -100,6 +104,7 @@ class Watcher:
             self._hear_headers(),
             self._store_frames(),
             self._note_heads(),
+            self._nudge_again(),
             self._read_blocks(),
             self._mind_streams(),
             self._beat(),
@@ -144,6 +149,7 @@ class Watcher:
                     self._newest = item
                     self._heard_header_at = time.monotonic()
                     self._has_newest.set()
+                    self._has_block.set()
                 case LeaseEvents():
                     self._take(item)
                 case Connected():
@@ -267,6 +273,21 @@ class Watcher:
                 continue  # if not, another watcher saw a higher one just now
             await asyncio.sleep(RETRY_SECONDS)
             self._has_newest.set()
+
+    async def _nudge_again(self) -> None:
+        """A look-up at the moment of a block may come before its index, and would then wait for the next block."""
+        while True:
+            await self._has_block.wait()
+            self._has_block.clear()
+            for pause in AGAIN_S:
+                await asyncio.sleep(pause)
+                if self._has_block.is_set():
+                    break
+                try:
+                    if not await self._in_thread("nudges", watch_store.nudge_lanes):
+                        break
+                except DatabaseFailure:
+                    break  # the next header comes to the same, and says so
 
     def _refuse(self, complaint: str) -> None:
         if self._complaint != complaint:

@@ -14,7 +14,8 @@ from backends.models import HealthCheck
 from fred.models import PeriodicTask
 from leases import lanes
 from leases.chain.events import EventType
-from leases.models import ChainCursor, ChainEvent, ChainTx, Lease
+from leases.models import ChainCursor, ChainEvent, ChainTx, Lease, Signer
+from reconciliation import watcher
 from tests.leases.house import config_of, environment_of, pending, want
 from tests.reconciliation.watching import until_begun, until_read, until_stored, watching
 from tests.waiting import wait_until
@@ -57,6 +58,19 @@ def test_a_new_lease_wants_a_look_and_its_block_moves_the_cursor(house):
         cursor = until_read(house.height)
     assert Lease.objects.filter(uuid__in=leases, due_at__lte=Now()).count() == 3
     assert cursor.head_height == house.height
+
+
+def test_our_transactions_are_looked_up_again_a_moment_after_a_block(house, monkeypatch):
+    """CH-49: the index comes after the block, and the next block may be a second away."""
+    monkeypatch.setattr(watcher, "AGAIN_S", (0.02, 0.03, 0.04))
+    with watching():
+        until_read(until_begun().head_height)
+        tx = ChainTx.objects.create(
+            signer=Signer.objects.get(), kind="ack", sequence=1, tx_bytes=b"x", tx_hash="AB",
+            state=ChainTx.State.BROADCAST, due_at=Now() + timedelta(hours=1),
+        )  # fmt: skip
+        create(house)
+        wait_until(lambda: ChainTx.objects.get().epoch >= tx.epoch + 4, message="a nudge by the header and three more")
 
 
 def test_older_leases_are_left_to_the_first_sweep(house):
