@@ -48,6 +48,7 @@ class Budget:
 
 
 _current: ContextVar[Budget | None] = ContextVar("fred.budget", default=None)
+_part_until: ContextVar[float] = ContextVar("fred.budget.part", default=float("inf"))
 
 
 @contextmanager
@@ -74,7 +75,22 @@ def let_out() -> None:
         budget.let_out()
 
 
+@contextmanager
+def at_most(seconds: float | None) -> Iterator[None]:
+    """All that runs inside, in this thread, has so many seconds together, however much time its request has; None: any.
+
+    It is for what must end early enough for an answer of its own.
+    """
+    until = float("inf") if seconds is None else time.monotonic() + seconds
+    token = _part_until.set(min(until, _part_until.get()))
+    try:
+        yield
+    finally:
+        _part_until.reset(token)
+
+
 def within(seconds: float) -> float:
-    """So many seconds, or what the request of this thread has left if that is less; never negative."""
+    """So many seconds, or what the request of this thread, or this part of it, has left if less; never negative."""
     budget = _current.get()
-    return seconds if budget is None else max(0.0, min(seconds, budget.until - time.monotonic()))
+    until = _part_until.get() if budget is None else min(budget.until, _part_until.get())
+    return max(0.0, min(seconds, until - time.monotonic()))

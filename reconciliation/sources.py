@@ -18,6 +18,7 @@ from backends import targets
 from backends.client import BackendClient
 from backends.contract import LoadStats, ProvisionInfo
 from backends.contract import Unknown as BackendUnknown
+from fred.budget import at_most
 from fred.due import BATCH
 from leases import node
 from leases.chain.client import Absent, BlockHead, ChainLease, Doubt, ExactLease, LeasePage, Unknown
@@ -86,10 +87,17 @@ class Silence:
 
 
 class Sources:
-    """Chain and backends of this deployment, as looks read them."""
+    """Chain and backends of this deployment, as looks read them.
 
-    def __init__(self, chain: ChainReads | None = None) -> None:
+    `read_s` limits an exact read, `probe_s` the question after it whether the chain answers at all: for those whose
+    own answer cannot wait as long as the chain client does.
+    """
+
+    def __init__(
+        self, chain: ChainReads | None = None, *, read_s: float | None = None, probe_s: float | None = None
+    ) -> None:
         self._chain = chain
+        self._read_s, self._probe_s = read_s, probe_s
         self.chain_silence = Silence("chain")
         self._backend_silence: dict[str, Silence] = {}
 
@@ -111,7 +119,9 @@ class Sources:
             return dict.fromkeys(wanted, silent)
         found: dict[UUID, ExactLease | Absent | f.Unknown] = {}
         doubtful = []
-        for uuid, answer in self.chain.leases(wanted).items():
+        with at_most(self._read_s):
+            answers = self.chain.leases(wanted)
+        for uuid, answer in answers.items():
             if isinstance(answer, Unknown):
                 if answer.doubt is Doubt.SILENT:
                     doubtful.append(uuid)
@@ -129,7 +139,8 @@ class Sources:
 
     def _answers(self) -> bool:
         try:
-            self.chain.latest_height()
+            with at_most(self._probe_s):
+                self.chain.latest_height()
         except ChainError as error:
             self.chain_silence.began(str(error))
             return False

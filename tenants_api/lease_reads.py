@@ -23,8 +23,13 @@ HEAD_MAX_AGE: Final = "30 seconds"
 
 FOREIGN: Final = f"chain_{Doubt.FOREIGN}"
 
+READ_S: Final = 5.0
+"""Time for an exact read."""
+PROBE_S: Final = 2.0
+"""Time to learn, where it brought nothing, whether the chain answers anybody; a request as a whole has 12 s."""
+
 log = structlog.get_logger(__name__)
-sources = Sources()
+sources = Sources(read_s=READ_S, probe_s=PROBE_S)
 """Exact reads of this process; a chain that did not answer is left alone for a while."""
 
 

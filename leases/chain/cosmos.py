@@ -11,6 +11,7 @@ from uuid import UUID
 
 import grpc
 
+from fred.budget import within
 from fred.metrics import CHAIN_QUERY_SECONDS
 from leases.chain import decode, noticed
 from leases.chain.absences import RecentlyMissing, fault_of
@@ -59,10 +60,8 @@ from leases.chain.proto import (
 from leases.chain.stopwatch import Stopwatch
 from leases.status import LeaseState
 
-QUERY_SECONDS = 10.0
-BROADCAST_SECONDS = 10.0
-SIMULATE_SECONDS = 5.0
-GET_TX_SECONDS = 5.0
+QUERY_SECONDS = BROADCAST_SECONDS = 10.0
+SIMULATE_SECONDS = GET_TX_SECONDS = 5.0
 LARGE_PAGE = 1000  # the most a ledger gives; used once the first page was full
 MAX_LISTING_STARTS = 4
 _SIDE_BY_SIDE = 64
@@ -88,8 +87,9 @@ LeaseRead = ExactLease | Absent | Unknown
 class CosmosClient:
     """One node, asked for one provider. See `ChainClient` for what each method promises.
 
-    `page_limit` is the size of the first page of a listing; when that was full, the next have up to 1,000 rows.
-    `query_seconds` is the time limit of one query. `on_outcome` hears of every call whether the node answered.
+    `page_limit` is the size of a listing's first page; when that was full, the next have up to 1,000 rows. No query
+    takes more than `query_seconds`, nor than a request has left (`fred.budget`). `on_outcome` hears whether each call
+    was answered.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ class CosmosClient:
 
     def _start_lease(self, lease_uuid: UUID) -> Any:
         request = billing_pb2.QueryLeaseRequest(lease_uuid=str(lease_uuid))
-        return self._channel.start(_LEASE, request, billing_pb2.QueryLeaseResponse, timeout=self._query_seconds)
+        return self._channel.start(_LEASE, request, billing_pb2.QueryLeaseResponse, timeout=within(self._query_seconds))
 
     def _exact(self, lease_uuid: UUID, got: Answer) -> LeaseRead:
         if got.height < 0 or not got.message.HasField("lease"):
@@ -363,7 +363,7 @@ class CosmosClient:
 
     def _ask(self, method: str, request: Any, response_type: type[Any], *, doing: str) -> Answer:
         try:
-            return self._channel.call(method, request, response_type, timeout=self._query_seconds)
+            return self._channel.call(method, request, response_type, timeout=within(self._query_seconds))
         except grpc.RpcError as error:
             raise failure(error, doing) from error
 
