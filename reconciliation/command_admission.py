@@ -14,12 +14,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 
 from fred import crash, due, metrics
 from fred.tasks import DISPATCH, hint
 from leases import payload_versions, wake
-from leases import sql as lease_sql
 from leases.status import LeaseState
 from placements import dispatch
 from placements.callback_urls import callback_urls
@@ -130,17 +129,21 @@ _STAND = """
 
 
 def _admit(wish: CommandWish, since: float) -> Admitted | Known | NotAdmitted:
-    stands = _stand(wish) if lease_sql.lock([wish.lease_uuid]) else None
-    if stands is not None and stands.known is not None:
-        return Known(stands.known)
-    if stands is None or stands.chain_state != LeaseState.ACTIVE:
-        return NotAdmitted.LEASE_ENDED
-    backend = stands.backend
-    if backend is None or stands.status not in {"confirmed", None} or not _takes_calls(backend):
-        return NotAdmitted.UNPLACED
-    if stands.is_busy:
-        return NotAdmitted.BUSY
-    return _over_budget(wish) or _insert(wish, stands, backend, since)
+    with wake.news_about([wish.lease_uuid], known=True) as news:
+        stands = _stand(wish) if news.locked else None
+        if stands is not None and stands.known is not None:
+            return Known(stands.known)
+        if stands is None or stands.chain_state != LeaseState.ACTIVE:
+            return NotAdmitted.LEASE_ENDED
+        backend = stands.backend
+        if backend is None or stands.status not in {"confirmed", None} or not _takes_calls(backend):
+            return NotAdmitted.UNPLACED
+        if stands.is_busy:
+            return NotAdmitted.BUSY
+        if refused := _over_budget(wish):
+            return refused
+        news.wake([wish.lease_uuid], touched=True)
+        return _insert(wish, stands, backend, since)
 
 
 def _stand(wish: CommandWish) -> _Standing:
@@ -211,8 +214,6 @@ def _insert(wish: CommandWish, stands: _Standing, backend: str, since: float) ->
             wish.lease_uuid,
         ],
     )
-    lease_sql.wake({wish.lease_uuid: None}, touched=True)
-    transaction.on_commit(wake.hint_look)
     return Admitted(id_, Claimed(id_, 1, backend, since, Table.COMMANDS) if claims else None)
 
 

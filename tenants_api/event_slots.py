@@ -22,10 +22,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from fred.buckets import QUIET_S
+from fred.valkey import LIMIT_S
+
 TOTAL: Final = "fred:ws:total"
 _OF_LEASE: Final = "fred:ws:lease:"
-_LIMIT_S: Final = 0.2
-_QUIET_S: Final = 1.0
 _AT_ONCE: Final = 200
 
 # KEYS: all, of the lease. ARGV: member, ms it is kept, most of all, most of the lease. 1: it has a place.
@@ -80,7 +81,7 @@ class EventSlots:
         """At most `total` at once and `per_lease` of one lease. A place not renewed ends after `kept_s`."""
         self._total, self._per_lease, self._kept_s = total, per_lease, kept_s
         self._valkey = Redis.from_url(
-            url, socket_timeout=_LIMIT_S, socket_connect_timeout=_LIMIT_S, retry=Retry(NoBackoff(), 0)
+            url, socket_timeout=LIMIT_S, socket_connect_timeout=LIMIT_S, retry=Retry(NoBackoff(), 0)
         )
         self._lock = asyncio.Lock()  # one call at a time: a place that was freed must not be renewed afterwards
         self._own: dict[str, UUID] = {}
@@ -159,7 +160,7 @@ class EventSlots:
         try:
             found: object = await self._valkey.eval(script, len(keys), *keys, *arguments)
         except (RedisError, OSError) as error:
-            self._quiet_until = asyncio.get_running_loop().time() + _QUIET_S
+            self._quiet_until = asyncio.get_running_loop().time() + QUIET_S
             log.debug("events.slots_not_reached", error=type(error).__name__)
             return None
         return int(str(found)) if found is not None else 0
