@@ -214,6 +214,10 @@ def test_a_worker_is_killed_while_a_lease_ends(house, endings, served, kill):
 )
 @pytest.mark.parametrize("closes", [False, True], ids=["created", "closed-C1"])
 def test_a_watcher_is_killed_while_it_stores(house, endings, served, point, closes):
+    # What an earlier lease left unread would be this watcher's death before it is to die.
+    height = house.chain.height
+    read = "SELECT last_height FROM leases_chaincursor"
+    wait_until(lambda: house.one(read) >= height, timeout=30, message="the watcher to have read every block")
     house.nursery.kill(house.watcher)
     house.watcher = house.nursery.start("watcher", point)
     head = house.one("SELECT head_height FROM leases_chaincursor")
