@@ -1,4 +1,4 @@
-"""Bulk statements of maintenance commands: claim, mark as sent, keep, and the guarded change of their state."""
+"""Bulk statements of maintenance commands: claim, mark as sent, and the guarded change of their state."""
 
 from __future__ import annotations
 
@@ -99,34 +99,6 @@ def _rows(statement: str, params: Sequence[Any]) -> list[CommandRow]:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return [CommandRow(*row) for row in cursor.fetchall()]
-
-
-def renew(epochs: Mapping[UUID, int], *, unposted_ms: Mapping[UUID, int]) -> set[UUID]:
-    """Prolong claims that are still ours; return their ids.
-
-    ``unposted_ms`` gives the call's time limit of those whose POST has not begun: its latest possible end moves too.
-    """
-    if not epochs:
-        return set()
-    limits = [unposted_ms.get(id_) for id_ in epochs]
-    params: list[Any] = [list(epochs), list(epochs.values()), limits, CLAIM_FOR, ANSWER_MARGIN]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            WITH held AS (SELECT * FROM unnest(%s::uuid[], %s::bigint[], %s::int[]) AS h(id, epoch, ms)),
-                 mine AS (SELECT c.id, held.ms FROM placements_maintenancecommand AS c
-                            JOIN held ON held.id = c.id AND held.epoch = c.epoch
-                           WHERE c.due_at IS NOT NULL ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED)
-            UPDATE placements_maintenancecommand AS c
-               SET due_at = now() + %s,
-                   on_wire_until = CASE WHEN mine.ms IS NULL THEN c.on_wire_until
-                                        ELSE now() + mine.ms * interval '1 millisecond' + %s END
-              FROM mine WHERE c.id = mine.id
-         RETURNING c.id
-            """,
-            params,
-        )
-        return {row[0] for row in cursor.fetchall()}
 
 
 def update_state(

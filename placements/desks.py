@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -67,22 +68,16 @@ def _nothing(_: Sequence[Claimed]) -> list[Row]:
     return []
 
 
-def _renew_operations(held: Iterable[Push]) -> set[UUID]:
-    operations = {push.operation_id: push for push in held}
-    unposted = {id_: int(push.target.timeout * 1000) for id_, push in operations.items() if not push.posted}
-    return push_sql.renew_operations({id_: push.epoch for id_, push in operations.items()}, unposted_ms=unposted)
-
-
 def _load_commands(claims: Sequence[Claimed]) -> list[command_sql.CommandRow]:
     rows = command_sql.take([(claim.id, claim.epoch) for claim in claims])
     crash.point("command.taken")
     return rows
 
 
-def _renew_commands(held: Iterable[Push]) -> set[UUID]:
-    commands = {push.operation_id: push for push in held}
-    unposted = {id_: int(push.target.timeout * 1000) for id_, push in commands.items() if not push.posted}
-    return command_sql.renew({id_: push.epoch for id_, push in commands.items()}, unposted_ms=unposted)
+def _renew_calls(table: str, held: Iterable[Push]) -> set[UUID]:
+    calls = {push.operation_id: push for push in held}
+    unposted = {id_: int(push.target.timeout * 1000) for id_, push in calls.items() if not push.posted}
+    return push_sql.renew(table, {id_: push.epoch for id_, push in calls.items()}, unposted_ms=unposted)
 
 
 def _renew_teardowns(held: Iterable[Push]) -> set[Any]:
@@ -103,7 +98,7 @@ DESKS: Final = (
         claim=push_sql.claim_operations,
         load=_load_operations,
         pushes=pushes.of_operations,
-        renew=_renew_operations,
+        renew=partial(_renew_calls, "placements_operation"),
         claimed_point="dispatch.claimed",
     ),
     Desk(
@@ -111,7 +106,7 @@ DESKS: Final = (
         claim=command_sql.claim,
         load=_load_commands,
         pushes=command_calls.of_commands,
-        renew=_renew_commands,
+        renew=partial(_renew_calls, "placements_maintenancecommand"),
         claimed_point="command.claimed",
     ),
 )

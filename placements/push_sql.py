@@ -153,33 +153,28 @@ def payloads(operations: Iterable[UUID]) -> dict[UUID, bytes]:
         return {id_: bytes(body) for id_, body in cursor.fetchall()}
 
 
-def renew_operations(epochs: Mapping[UUID, int], *, unposted_ms: Mapping[UUID, int]) -> set[UUID]:
-    """Prolong claims that are still ours; return their ids.
+def renew(table: str, epochs: Mapping[UUID, int], *, unposted_ms: Mapping[UUID, int]) -> set[UUID]:
+    """Prolong claims on rows of this table, of operations or of commands, that are still ours; return their ids.
 
     ``unposted_ms`` gives the call's time limit of those whose POST has not begun: its latest possible end moves too.
     """
     if not epochs:
         return set()
-    params: list[Any] = [
-        list(epochs),
-        list(epochs.values()),
-        [unposted_ms.get(id_) for id_ in epochs],
-        CLAIM_FOR,
-        ANSWER_MARGIN,
-    ]
+    limits = [unposted_ms.get(id_) for id_ in epochs]
+    params: list[Any] = [list(epochs), list(epochs.values()), limits, CLAIM_FOR, ANSWER_MARGIN]
     with connection.cursor() as cursor:
         cursor.execute(
-            """
+            f"""
             WITH held AS (SELECT * FROM unnest(%s::uuid[], %s::bigint[], %s::int[]) AS h(id, epoch, ms)),
-                 mine AS (SELECT o.id, held.ms FROM placements_operation AS o
-                            JOIN held ON held.id = o.id AND held.epoch = o.epoch
-                           WHERE o.due_at IS NOT NULL ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED)
-            UPDATE placements_operation AS o
+                 mine AS (SELECT t.id, held.ms FROM {table} AS t
+                            JOIN held ON held.id = t.id AND held.epoch = t.epoch
+                           WHERE t.due_at IS NOT NULL ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED)
+            UPDATE {table} AS t
                SET due_at = now() + %s,
-                   on_wire_until = CASE WHEN mine.ms IS NULL THEN o.on_wire_until
+                   on_wire_until = CASE WHEN mine.ms IS NULL THEN t.on_wire_until
                                         ELSE now() + mine.ms * interval '1 millisecond' + %s END
-              FROM mine WHERE o.id = mine.id
-         RETURNING o.id
+              FROM mine WHERE t.id = mine.id
+         RETURNING t.id
             """,
             params,
         )
