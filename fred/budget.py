@@ -75,11 +75,18 @@ def let_out() -> None:
         budget.let_out()
 
 
+def within(seconds: float) -> float:
+    """So many seconds, or what the request of this thread has left if that is less; never negative."""
+    budget = _current.get()
+    return seconds if budget is None else max(0.0, min(seconds, budget.until - time.monotonic()))
+
+
 @contextmanager
 def at_most(seconds: float | None) -> Iterator[None]:
-    """All that runs inside, in this thread, has so many seconds together, however much time its request has; None: any.
+    """What runs inside, in this thread, has so many seconds together (see `of_part`); None: what it had before.
 
-    It is for what must end early enough for an answer of its own.
+    A part of a request is limited by itself, not by what its request has left: who asks another house with no time
+    left would take it for silent.
     """
     until = float("inf") if seconds is None else time.monotonic() + seconds
     token = _part_until.set(min(until, _part_until.get()))
@@ -89,8 +96,6 @@ def at_most(seconds: float | None) -> Iterator[None]:
         _part_until.reset(token)
 
 
-def within(seconds: float) -> float:
-    """So many seconds, or what the request of this thread, or this part of it, has left if less; never negative."""
-    budget = _current.get()
-    until = _part_until.get() if budget is None else min(budget.until, _part_until.get())
-    return max(0.0, min(seconds, until - time.monotonic()))
+def of_part(seconds: float) -> float:
+    """So many seconds, or what the part that runs in this thread has left if that is less; never negative."""
+    return max(0.0, min(seconds, _part_until.get() - time.monotonic()))

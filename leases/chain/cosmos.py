@@ -11,7 +11,7 @@ from uuid import UUID
 
 import grpc
 
-from fred.budget import within
+from fred.budget import of_part
 from fred.metrics import CHAIN_QUERY_SECONDS
 from leases.chain import decode, noticed
 from leases.chain.absences import RecentlyMissing, fault_of
@@ -88,8 +88,7 @@ class CosmosClient:
     """One node, asked for one provider. See `ChainClient` for what each method promises.
 
     `page_limit` is the size of a listing's first page; when that was full, the next have up to 1,000 rows. No query
-    takes more than `query_seconds`, nor than a request has left (`fred.budget`). `on_outcome` hears whether each call
-    was answered.
+    takes over `query_seconds`, or what a part of a request has left. `on_outcome` hears if each call was answered.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class CosmosClient:
         query_seconds: float = QUERY_SECONDS,
         on_outcome: Callable[[bool], object] | None = None,
     ) -> None:
-        self._query_seconds = query_seconds
+        self._query_s = query_seconds
         self._channel = NodeChannel(endpoint, tls=tls, on_outcome=on_outcome)
         self._missing = RecentlyMissing()
         self._provider_uuid = provider_uuid
@@ -162,7 +161,7 @@ class CosmosClient:
         """Read number and committed sequence of an account."""
         request = auth_pb2.QueryAccountRequest(address=address)
         try:
-            got = self._channel.call(_ACCOUNT, request, auth_pb2.QueryAccountResponse, timeout=self._query_seconds)
+            got = self._channel.call(_ACCOUNT, request, auth_pb2.QueryAccountResponse, timeout=self._query_s)
         except grpc.RpcError as error:
             if is_not_found(error):
                 raise AccountAbsent(address) from error
@@ -179,7 +178,7 @@ class CosmosClient:
         """Whether `grantee` may send messages of this type for `granter`. Raises `ChainUnavailable`, `CallRefused`."""
         request = authz_pb2.QueryGrantsRequest(granter=granter, grantee=grantee, msg_type_url=type_url)
         try:
-            got = self._channel.call(_GRANTS, request, authz_pb2.QueryGrantsResponse, timeout=self._query_seconds)
+            got = self._channel.call(_GRANTS, request, authz_pb2.QueryGrantsResponse, timeout=self._query_s)
         except grpc.RpcError as error:
             if says_no_grant(error):
                 return False
@@ -189,7 +188,7 @@ class CosmosClient:
     def provider(self, provider_uuid: UUID) -> Provider | Absent | Unknown:
         """Read a provider's registration."""
         request = sku_pb2.QueryProviderRequest(uuid=str(provider_uuid))
-        got = self._look_up(_PROVIDER, request, sku_pb2.QueryProviderResponse, timeout=self._query_seconds)
+        got = self._look_up(_PROVIDER, request, sku_pb2.QueryProviderResponse, timeout=self._query_s)
         if not isinstance(got, Answer):
             return got
         try:
@@ -331,7 +330,7 @@ class CosmosClient:
 
     def _start_lease(self, lease_uuid: UUID) -> Any:
         request = billing_pb2.QueryLeaseRequest(lease_uuid=str(lease_uuid))
-        return self._channel.start(_LEASE, request, billing_pb2.QueryLeaseResponse, timeout=within(self._query_seconds))
+        return self._channel.start(_LEASE, request, billing_pb2.QueryLeaseResponse, timeout=of_part(self._query_s))
 
     def _exact(self, lease_uuid: UUID, got: Answer) -> LeaseRead:
         if got.height < 0 or not got.message.HasField("lease"):
@@ -363,7 +362,7 @@ class CosmosClient:
 
     def _ask(self, method: str, request: Any, response_type: type[Any], *, doing: str) -> Answer:
         try:
-            return self._channel.call(method, request, response_type, timeout=within(self._query_seconds))
+            return self._channel.call(method, request, response_type, timeout=of_part(self._query_s))
         except grpc.RpcError as error:
             raise failure(error, doing) from error
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from fred.budget import Budget, spending
+from fred.budget import Budget, of_part, spending
 from leases.chain.cosmos import CosmosClient
 from leases.models import Lease
 from reconciliation.sources import Sources
@@ -49,6 +49,21 @@ def test_ta17_ta127_a_command_is_refused_in_time(key, expected, ask, lease, deaf
     with spending(Budget(REQUEST_S, changes=True)):
         found = ask("restart", headers={**bearer(), **named}, method="POST")
     assert (found.status, found.body) == (expected[0], envelope(expected[1], expected[0]))
+
+
+def test_a_request_that_is_over_does_not_take_the_chain_for_silent(watcher, chain, monkeypatch):
+    """What a late request asks has the time of every other."""
+    given = []
+
+    class Watched(type(chain)):
+        def leases(self, lease_uuids):
+            given.append(of_part(60.0))
+            return super().leases(lease_uuids)
+
+    monkeypatch.setattr(lease_reads, "sources", Sources(Watched(), read_s=lease_reads.READ_S, probe_s=1.0))
+    with spending(Budget(-1.0, changes=False)):
+        lease_reads.exactly(UUID(LEASE))
+    assert given == [pytest.approx(lease_reads.READ_S, abs=1.0)]
 
 
 def test_all_that_is_asked_of_a_silent_chain_fits_into_the_time_of_a_request():
