@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import Error
 from django.http import HttpResponse
 
-from fred import budget, metrics
+from fred import metrics
 from fred.decoding import DecodeError, decode_object
 from leases.status import LeaseState
 from placements import command_waits
@@ -45,7 +45,6 @@ def update(call: Call) -> HttpResponse:
 
 
 def _route(call: Call, kind: CommandKind) -> HttpResponse:
-    budget.keep_in()
     until = call.waits_until()
     key = command_keys.command_key(call.request)
     if key is not None:

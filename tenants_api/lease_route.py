@@ -79,7 +79,8 @@ def lease_route(
 ) -> Callable[[Route], View]:
     """Make a view of a lease route that takes this method and a token of this kind, which `once` uses up.
 
-    `early` is a check of the request that stands before the path is looked at and costs no token; see `admit`.
+    `early` is a check of the request that stands before the path is looked at and costs no token; see `admit`. What
+    the route changes or sends it must let out (`Call.let_out`): until then its caller may be told that nothing was.
     """
 
     def decorate(route: Route) -> View:
@@ -91,6 +92,7 @@ def lease_route(
 
         @wraps(route)
         def view(request: HttpRequest, lease_uuid: str) -> HttpResponse:
+            budget.keep_in()
             informed = request.META.get("HTTP_X_RATELIMIT_INFO") == "1"
             try:
                 admitted = admit(

@@ -13,7 +13,7 @@ from django.http import HttpResponse
 
 from backends.client import Accepted, Ambiguous, NotSent, RefusalKind, Refused
 from backends.outcomes import Category
-from fred import budget, crash
+from fred import crash
 from fred.connections import let_go
 from fred.decoding import DecodeError, decode_object, decode_uuid
 from leases.chain.client import Absent, ExactLease
@@ -42,7 +42,6 @@ log = structlog.get_logger(__name__)
 @lease_route("POST", once=True)
 def restore(call: Call) -> HttpResponse:
     """Ask the backend that kept the data of another lease of the caller's to put it under this one."""
-    budget.keep_in()
     until = call.waits_until()
     return idempotency.answered(call, lambda attempt: _restore(call, attempt, until=until), otherwise=_BODY)
 

@@ -6,7 +6,7 @@ from typing import Final
 from django.http import HttpResponse
 
 from backends.contract import Absent, ProvisionInfo, ProvisionStatus, Reason, Unknown
-from fred import budget, metrics
+from fred import metrics
 from leases import payloads
 from leases.status import LeaseState
 from tenants_api import answers, backend_reads, idempotency
@@ -97,7 +97,6 @@ def connection(call: Call) -> HttpResponse:
 @lease_route("POST", kind="payload")
 def data(call: Call) -> HttpResponse:
     """Take the payload that a PENDING lease announced by its hash; the first upload wins."""
-    budget.keep_in()
     return idempotency.answered(call, lambda attempt: _take(call, attempt), otherwise=UNREADABLE)
 
 

@@ -1,6 +1,7 @@
 """Who is let in to the lease routes, in which order things are checked, and what a refusal looks like."""
 
 import base64
+import hashlib
 import json
 import time
 import uuid
@@ -10,9 +11,11 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from fred.budget import Budget, spending
 from leases.chain.client import Doubt, Unknown
 from leases.models import Lease
 from leases.status import LeaseState
+from tenants_api import lease_route
 from tenants_api.models import UsedToken
 from tests.factories.leases import LeaseFactory
 from tests.tenants_api.calls import PROVIDER, bearer, envelope, token
@@ -30,6 +33,7 @@ BODIES = {
 ROUTES = [*ACCESS, *BODIES]
 PENDING_ONLY = {"data", "restore"}
 ACTIVE_ONLY = ["connection", "restart", "update"]
+DIGEST = hashlib.sha256(BODIES["data"]).digest()
 UNAUTHORIZED = envelope("unauthorized", 401)
 
 
@@ -304,6 +308,31 @@ def test_ta6_the_other_form_of_a_signature_is_the_same_token(route, ask, lease, 
     backends.one.calls.clear()
     for text in (first, twin):
         assert ask(route, headers={"Authorization": f"Bearer {text}"}, body=BODIES.get(route)).body == UNAUTHORIZED
+    assert backends.one.calls == []
+
+
+@pytest.mark.parametrize("route", BODIES)
+def test_ta28_a_request_whose_time_ends_while_it_is_let_in_sent_nothing(
+    route, ask, lease, chain, backends, monkeypatch
+):
+    whole = Budget(60, changes=True)
+    let_in = lease_route.admit
+
+    def slow(**asked):
+        assert whole.end()
+        return let_in(**asked)
+
+    monkeypatch.setattr(lease_route, "admit", slow)
+    pending = route in PENDING_ONLY
+    Lease.objects.update(chain_state=LeaseState.PENDING if pending else LeaseState.ACTIVE, meta_hash=DIGEST)
+    chain.add(uuid.UUID(LEASE))
+    with spending(whole):
+        found = ask(
+            route,
+            headers=fitting(route, **({"meta_hash": DIGEST.hex()} if route == "data" else {})),
+            body=BODIES[route],
+        )
+    assert (found.status, found.raw) == (503, b'{"error":"request timeout","code":503}')
     assert backends.one.calls == []
 
 
