@@ -17,6 +17,7 @@ from backends.releases import ReleaseInfo
 from backends.requests import BackendTarget
 from fred import breaker
 from fred.budget import within
+from fred.connections import let_go
 from placements.models import Placement
 from tenants_api.errors import ApiError
 from tenants_api.lease_reads import LeaseFacts
@@ -154,7 +155,11 @@ def search(
 
 
 def client(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendClient:
-    """Reads from one backend through its breaker, each waiting so long at most, and no longer than its request may."""
+    """Reads from one backend through its breaker, each waiting so long at most, and no longer than its request may.
+
+    Meanwhile the caller's thread holds no connection to the database.
+    """
+    let_go()
     return BackendClient(target, breaker.of(target.name), limit=max(_LEAST_S, within(seconds)))
 
 

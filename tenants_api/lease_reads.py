@@ -10,6 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
+from fred.connections import let_go
 from leases import sql as lease_sql
 from leases import wake
 from leases.chain.client import Absent, Doubt, ExactLease
@@ -147,6 +148,7 @@ def _of_another_provider(uuid: UUID, state: LeaseState) -> LeaseFacts:
 
 def exactly(uuid: UUID) -> ExactLease | Absent | Unknown:
     """The lease as the chain has it at this moment; what was read is stored. `FOREIGN`: it is another provider's."""
+    let_go()
     found = sources.exact([uuid])[uuid]
     if isinstance(found, ExactLease):
         _store(found)

@@ -8,6 +8,7 @@ from django.http import HttpResponse
 from backends.contract import Absent, Busy, Unknown
 from backends.requests import log_body_bytes
 from fred.budget import within
+from fred.connections import let_go
 from fred.handler import SENT
 from tenants_api import backend_reads, query
 from tenants_api.errors import ApiError, answer, internal, timed_out
@@ -65,6 +66,7 @@ def _tail(call: Call) -> int:
 
 
 def _slot(call: Call, size: int, seconds: float) -> Slot:
+    let_go()
     try:
         return slots.take(call.token.tenant, size=size, seconds=seconds)
     except Full:
