@@ -26,8 +26,7 @@ ENDS_WITHIN_S = 20.0
 """A claim of five seconds, a look, a call, a block and a callback; the rest is for busy machines."""
 REDELIVERED_WITHIN_S = 50.0
 """Backends repeat a callback after 1 s, 5 s, then every 30 s."""
-CALL_LIMIT_S = 15.0
-"""The longest that a call to the agents may be under way, with its margin."""
+CALL_LIMIT_S = 15.0  # the longest that a call to the agents may be under way, with its margin
 WAY_OUT = {GOOD: "active", FAILING: "ended", REFUSING: "ended"}
 
 
@@ -378,10 +377,7 @@ QUEUES = ("lifecycle", "dispatch", "chain", "sweep")
 
 @pytest.mark.parametrize(
     "kill",
-    [
-        Kill("P3-reserved", "look.finished"),
-        Kill("R2-stored", "lane.stored", FAILING),
-    ],
+    [Kill("P3-reserved", "look.finished"), Kill("R2-stored", "lane.stored", FAILING)],
     ids=lambda kill: f"LC-133-celery-{kill.id}",
 )
 def test_a_celery_worker_is_killed_on_the_way(house, endings, kill):
