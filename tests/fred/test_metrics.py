@@ -198,6 +198,28 @@ def test_a_reader_that_fails_leaves_only_its_own_gauges_out():
     assert values(shared) == {("fred_chain_height",): 7}
 
 
+def test_a_silent_source_costs_a_scrape_its_own_time_once_and_the_others_not_their_gauges():
+    clock, asked = Clock(), []
+    shared = SharedGauges(clock=clock)
+
+    def silent(name):
+        def read():
+            asked.append(name)
+            clock.now += 5
+            raise OSError("database is away")
+
+        return read
+
+    shared.register("database", silent("database"))
+    shared.register("balances", silent("balances"))
+    shared.register("chain", lambda: {"fred_chain_height": {(): 7}})
+    for scrape in range(1, 6):
+        found = values(shared)
+        assert len(asked) == scrape
+        assert found == {("fred_chain_height",): 7} or scrape <= 2, "who is slow is known after a scrape"
+        clock.now += 15
+
+
 def test_a_scrape_is_prometheus_text_without_created_series():
     body, content_type = exposition.render("")
     text = body.decode()
