@@ -57,7 +57,7 @@ QUICK = Limits(
 )
 """The same rules with shorter intervals; the time limit of callbacks stays."""
 ROOT = Path(__file__).resolve().parents[2]
-MOST_CRASHES = 3
+MOST_CRASHES = 2
 """After so many the agent is started without faults, so that a burst ends."""
 
 
