@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tenants_api.event_slots import TOTAL, EventSlots
+from tenants_api.event_streams import StreamLimits
 from tests.tenants_api.vectors import LEASE
 from tests.waiting import wait_until
 
@@ -21,6 +22,10 @@ def slots(**options):
 
 async def soon(condition):
     await asyncio.to_thread(wait_until, condition, timeout=5)
+
+
+def test_ta83_ta85_ta88_ta113_the_limits_of_a_house():
+    assert StreamLimits() == StreamLimits(total=1000, per_lease=10, lifetime_s=3600.0, queue=16, comment_s=15.0)
 
 
 def test_ta83_two_processes_never_have_more_than_there_are(valkey):
