@@ -185,15 +185,14 @@ def test_nothing_is_lost_between_asking_and_subscribing(lease):
                 await tell((lease, f"s{number}"))
             done.set()
 
-        async with opened() as hub:
-            publishing = asyncio.create_task(publish())
+        async with opened() as hub, asyncio.TaskGroup() as group:  # a publisher that fails is what the test tells of
+            group.create_task(publish())
             since, got = 0, []
             while not done.is_set() or len(got) < 60:
                 mine = await hub.subscribe(lease, since=since)
                 got += await statuses(mine, 1)
                 since = mine.after
                 mine.leave()
-            await publishing
             assert got == [f"s{number}" for number in range(60)]
 
     asyncio.run(main())
