@@ -21,6 +21,9 @@ _SERVERS = frozenset({"server", "uvicorn", "gunicorn", "hypercorn", "granian", "
 _PROCESSES = {"watch_chain": "watcher", "backend_agent": "agent", "devchain": "devchain"}
 
 
+_HELP = frozenset({"-h", "--help"})
+
+
 def command_of(argv: Sequence[str]) -> str:
     """The program, or the command of `manage.py` or celery: `uvicorn`, `watch_chain`, `celery worker`."""
     program = _program(argv[0]) if argv else ""
@@ -34,8 +37,10 @@ def command_of(argv: Sequence[str]) -> str:
 
 
 def role_of(argv: Sequence[str]) -> Role:
-    """The role of the process with this command line; an unknown program needs nothing."""
+    """The role of the process with this command line; an unknown program and a command's help need nothing."""
     command = command_of(argv)
+    if _program(argv[0] if argv else "") == "manage" and not _HELP.isdisjoint(argv[2:]):
+        return Role.NONE
     if command == "backend_agent":
         return Role.AGENT
     if command in PROVIDER_COMMANDS or command in _SERVERS or command in {"celery worker", "celery beat"}:

@@ -20,7 +20,7 @@ from fred.dev.foreground import ServerStartError
 from fred.dev.house import House, HouseError
 from fred.dev.live import View
 from fred.dev.options import Options
-from fred.dev.ports import PortTakenError
+from fred.dev.ports import HOST, LISTENERS, PortTakenError
 from fred.dev.supervisor import ChildDiedError
 from fred.dev.teller import Teller
 
@@ -82,6 +82,8 @@ def live(house: House) -> None:
             return
         let_in(house)
         teller.show(f"\na token of it, good for 30 s:\n{demo.token()}\n\npaste these:\n{demo.recipe()}\n")
+        if options.free_ports:
+            teller.show("".join(f"{one.meaning}  {HOST}:{house.ports[one.name]}\n" for one in LISTENERS))
         teller.show(f"admin  {house.url('admin', '/admin/')}  user {ADMIN}  password {house.vault.admin_password}\n")
         View(house, board).stay()
 

@@ -11,7 +11,9 @@ from tests.fred.settings_of import SECRET, good
     [
         (["/app/manage.py", "watch_chain"], conf.Role.PROVIDER, "watcher"),
         (["manage.py", "backends", "sync"], conf.Role.PROVIDER, "backends"),
+        (["manage.py", "backends", "fence", "--help"], conf.Role.NONE, "backends"),
         (["manage.py", "backend_agent", "mock"], conf.Role.AGENT, "agent"),
+        (["manage.py", "backend_agent", "-h"], conf.Role.NONE, "agent"),
         (["manage.py", "dev", "--once"], conf.Role.NONE, "dev"),
         (["manage.py", "devchain"], conf.Role.NONE, "devchain"),
         (["manage.py", "migrate"], conf.Role.NONE, "migrate"),

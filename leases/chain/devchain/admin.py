@@ -245,7 +245,9 @@ def _meta_hash(body: dict[str, Any]) -> bytes:
     if "payload_base64" in body:
         return hashlib.sha256(base64.b64decode(body["payload_base64"])).digest()
     if "payload" in body:
-        return hashlib.sha256(str(body["payload"]).encode()).digest()
+        if not isinstance(body["payload"], str):
+            raise ValueError("payload is text; anything else goes as payload_base64")
+        return hashlib.sha256(body["payload"].encode()).digest()
     return b""
 
 

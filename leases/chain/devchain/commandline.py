@@ -39,7 +39,9 @@ COMMANDS: dict[tuple[str, str], Command] = {
     ("faucet", "give"): Command("POST", "faucet", ("address", "coins"), about="mints, for example 5umfx"),
     ("credit", "fund"): Command("POST", "credit", ("tenant", "coins"), about="as="),
     ("credit", "drain"): Command("POST", "credit/drain", ("tenant", "coins"), about="all=true instead of coins"),
-    ("lease", "create"): Command("POST", "lease", ("tenant",), about="count= sku= items= payload= meta_hash="),
+    ("lease", "create"): Command(
+        "POST", "lease", ("tenant",), about="count= sku= items= payload= payload_base64= meta_hash="
+    ),
     ("lease", "show"): Command("GET", "lease/{lease_uuid}", ("lease_uuid",), about="the lease as chain JSON"),
     ("lease", "ack"): _many("ack", "as="),
     ("lease", "reject"): _many("reject", "as= reason="),
@@ -98,13 +100,17 @@ def call_of(words: list[str]) -> tuple[str, str, dict[str, Any]]:
     return command.method, path, body
 
 
+_TEXTS = frozenset({"payload", "payload_base64", "meta_hash"})
+"""Words that stay as they are: a manifest is JSON and its bytes count, a hash may look like a number."""
+
+
 def _sorted_words(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Words with names as a body, and the others."""
     body, loose = {}, []
     for word in words:
         name, separator, value = word.partition("=")
         if separator and name.isidentifier():
-            body[name] = _value(value)
+            body[name] = value if name in _TEXTS else _value(value)
         else:
             loose.append(word)
     return body, loose

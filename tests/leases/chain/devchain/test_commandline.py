@@ -32,6 +32,11 @@ def command(devchain):
     [
         ("lease create t0 count=3", ("POST", "lease", {"tenant": "t0", "count": 3})),
         ("lease ack u1 u2 as=provider", ("POST", "leases/ack", {"lease_uuids": ["u1", "u2"], "as": "provider"})),
+        (
+            'lease create t0 payload={"image":"x"} count=2',
+            ("POST", "lease", {"tenant": "t0", "payload": '{"image":"x"}', "count": 2}),
+        ),
+        ("lease create meta_hash=1234", ("POST", "lease", {"meta_hash": "1234"})),
         ("lease show u1", ("GET", "lease/u1", {"lease_uuid": "u1"})),
         ("lease state u1 9", ("POST", "lease/u1/state", {"lease_uuid": "u1", "state": 9})),
         ("faults remove 4", ("DELETE", "faults/4", {"id": 4})),
