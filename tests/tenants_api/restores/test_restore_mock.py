@@ -52,8 +52,9 @@ def kept(restoring, mock, count):
     """A source of which the mock keeps the data."""
     source = restoring.source(uuid=uuid_number(count))
     changes = {"tenant": ALICE, "provider_uuid": PROVIDER, "items": SHAPE, "payload": GOOD}
+    heard = len(mock.listener.got)
     assert isinstance(mock.provision(count, **changes), Accepted)
-    mock.callbacks(len(mock.listener.got) + 1)
+    mock.callbacks(heard + 1)
     assert isinstance(mock.deprovision(count), Done)
     return source
 
