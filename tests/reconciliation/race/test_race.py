@@ -187,6 +187,7 @@ def left_behind() -> list[str]:
     return [str(row) for row in (*leases, *acts)]
 
 
+@pytest.mark.slow
 def test_many_workers_never_act_twice_nor_on_old_facts_and_leave_no_lease_behind(race):
     backend, workers = race
     choose = random.Random(int(os.environ.get("FRED_TEST_SEED", "7")))
