@@ -16,7 +16,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as LinkError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 
 from fred import valkey
 from fred.buckets import TAKE, Buckets, Draw
@@ -81,7 +81,7 @@ class LoopBuckets(Buckets):
             try:
                 async with asyncio.timeout(valkey.LIMIT_S):
                     return self._answers(await link.run(names, limits))
-            except (RedisError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - all who wait in this batch must get a draw
                 await link.close()
                 self._be_quiet(error)
         return self._from_own(keys)

@@ -177,7 +177,9 @@ def test_a_broken_connection_is_made_anew_and_no_token_is_counted_elsewhere(valk
     assert valkey.exists("fred:rl:test:a")
 
 
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "redis://127.0.0.1:{deaf}/0"], ids=["away", "deaf"])
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:1/0", "redis://127.0.0.1:{deaf}/0", "nowhere"], ids=["away", "deaf", "no URL"]
+)
 def test_without_valkey_the_process_counts_for_itself(url):
     import socket
 
