@@ -213,13 +213,15 @@ def trust_from(chain_id: str, *, height: int, block_time: datetime) -> bool:
 
 
 def leases_with_open_pushes(limit: int) -> list[UUID]:
-    """Leases with an operation that may still be pushed (again), some of them."""
+    """Leases with an operation that may still be pushed (again), or with a command never sent, some of them."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT DISTINCT lease_uuid FROM placements_operation
+            SELECT lease_uuid FROM placements_operation
              WHERE state IN ('reserved', 'in_doubt') AND settled_at IS NULL
                AND (valid_until IS NULL OR valid_until > now())
+             UNION
+            SELECT lease_uuid FROM placements_maintenancecommand WHERE state = 'reserved' AND settled_at IS NULL
              ORDER BY lease_uuid LIMIT %s
             """,
             [limit],
@@ -238,6 +240,16 @@ def outlive_pushes(leases: Sequence[UUID]) -> None:
             """,
             [list(leases)],
         )
+
+
+def unsent_commands(leases: Sequence[UUID]) -> list[UUID]:
+    """The restarts and updates of these leases of which our rows say that they were never sent."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM placements_maintenancecommand WHERE lease_uuid = ANY(%s) AND state = 'reserved'",
+            [list(leases)],
+        )
+        return [row[0] for row in cursor.fetchall()]
 
 
 def ask_for_sweep() -> None:

@@ -14,6 +14,8 @@ from fred import crash, due
 from fred.tasks import LANES, SWEEP, hint
 from leases import sql, tx_sql, wake
 from leases.chain.events import EventType, LeaseEvent
+from placements import command_transitions
+from placements.command_status import AMBIGUOUS, CommandState
 from reconciliation import watch_sql
 
 log = structlog.get_logger("reconciliation.watcher")
@@ -129,6 +131,9 @@ def stay_trusted() -> bool:
 def _outlive(leases: Sequence[UUID]) -> None:
     sql.lock(leases)
     watch_sql.outlive_pushes(leases)
+    # What this database says was never sent may have been: a restart or update is not sent a second time.
+    unsent = watch_sql.unsent_commands(leases)
+    command_transitions.move(dict.fromkeys(unsent), CommandState.IN_DOUBT, refusal=AMBIGUOUS)
     sql.wake(dict.fromkeys(leases))
     transaction.on_commit(wake.hint_look)
 

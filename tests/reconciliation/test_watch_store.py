@@ -21,7 +21,7 @@ from leases.status import LeaseState
 from placements.status import OperationState
 from reconciliation import watch_blocks, watch_sql, watch_store
 from tests.factories.leases import LeaseFactory
-from tests.factories.placements import OperationFactory
+from tests.factories.placements import CommandFactory, OperationFactory
 from tests.reconciliation.watching import event, now
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -184,10 +184,16 @@ def test_a_database_that_missed_something_vouches_only_from_now_on(change):
         OperationFactory(state=state, valid_until=Now() + timedelta(minutes=1))
         for state in (OperationState.RESERVED, OperationState.IN_DOUBT, OperationState.ACCEPTED)
     ]
+    commands = [CommandFactory(state=state, due_at=Now()) for state in ("reserved", "accepted")]
     PeriodicTask.objects.all().delete()
     ChainCursor.objects.update(trusted_from_at=Now() - timedelta(days=1), **change)
     before = now()
     assert watch_store.stay_trusted() is False
+    for command in commands:
+        command.refresh_from_db()
+        command.lease.refresh_from_db()
+    assert [(one.state, one.due_at is None) for one in commands] == [("in_doubt", True), ("accepted", False)]
+    assert commands[0].lease.due_at is not None
     cursor = ChainCursor.objects.get()
     assert cursor.trusted_from_at >= before - timedelta(seconds=1)
     assert cursor.trusted_block_at is None
