@@ -222,10 +222,17 @@ class Stack:
         self.wait_for_port(self.agents[0]["name"], "/health")
 
     def fork_web(self, points: str = "-") -> int:
-        """A web process of the nursery; returns when it answers."""
+        """A web process of the nursery; returns when it answers.
+
+        One that dies at its point of what an agent still had to say of an earlier lease is started again.
+        """
         pid = self.nursery.start("web", points)
-        self.wait_for_port("api", "/health")
-        return pid
+
+        def is_up_or_dead() -> bool:
+            return self.nursery.died(pid) or self.get("api", "/health").status == 200
+
+        wait_until(is_up_or_dead, timeout=UP_S, message="api to answer")
+        return self.fork_web(points) if self.nursery.died(pid) else pid
 
     def start_web(self) -> None:
         """The web process as it is served; returns when it answers."""

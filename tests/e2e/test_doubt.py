@@ -287,11 +287,13 @@ def test_a_callback_is_not_taken_while_the_database_is_away(house, served):
     leases = stopped_web(house, 10)
     taken, refused = answers(house, 200), answers(house, 503)
     house.postgres.stop()
-    os.kill(house.children["web"].pid, signal.SIGCONT)
-    wait_until(lambda: answers(house, 503) >= refused + 10, timeout=60, message="refusals without a database")
-    assert answers(house, 200) == taken
-    assert "database" in house.complaints()
-    house.postgres.restart()
+    try:
+        os.kill(house.children["web"].pid, signal.SIGCONT)
+        wait_until(lambda: answers(house, 503) >= refused + 10, timeout=60, message="refusals without a database")
+        assert answers(house, 200) == taken
+        wait_until(lambda: "database" in house.complaints(), timeout=30, message="readiness to name the database")
+    finally:
+        house.postgres.restart()
     house.wait_until_settled(leases, "active", timeout=REDELIVERED_WITHIN_S)
     house.assert_nothing_twice(leases)
     assert_well_again(house, served)
