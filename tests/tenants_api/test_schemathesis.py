@@ -129,6 +129,7 @@ def server(transactional_db, settings, valkey, chain, monkeypatch):
         for uuids, state in ((RUNNING, LeaseState.ACTIVE), (WAITING, LeaseState.PENDING), (ENDED, LeaseState.CLOSED)):
             for uuid in uuids:
                 lease = LeaseFactory(uuid=uuid, tenant=ALICE, provider_uuid=PROVIDER, chain_state=state, items=ITEMS)
+                chain.add(uuid, tenant=ALICE, state=state)  # restarts and updates read it anew
                 if state != LeaseState.PENDING:
                     PlacementFactory(lease=lease, backend=owner, lifecycle_id=uuid)
                 if state == LeaseState.CLOSED:
