@@ -214,7 +214,7 @@ class Operation(APIView):
 
     def answer(self, request: Request, **_: str) -> Response:
         """Never called: this view has no route."""
-        raise NotImplementedError(request.path)
+        raise TypeError(f"{request.path} is described here and served elsewhere")
 
 
 def operation(method: str, name: str, *, tag: str, parameters: tuple[Any, ...] = (), **described: Any) -> type[APIView]:
