@@ -209,10 +209,10 @@ async def slow(scope, receive, send):
         gone = asyncio.ensure_future(disconnected(receive))
         for _ in range(8):
             await send({"type": "http.response.body", "body": b"z", "more_body": True})
-            await asyncio.sleep(0.06)
+            await asyncio.wait([gone], timeout=0.06)  # the pace of the stream
         while scope["path"] == "/flood" and not gone.done():
             await send({"type": "http.response.body", "body": b"z" * 100_000, "more_body": True})
-            await asyncio.sleep(0)
+            await asyncio.wait([gone], timeout=0)
         gone.cancel()
         await send({"type": "http.response.body", "body": b""})
     else:
