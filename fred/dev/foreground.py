@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,6 +26,11 @@ READY_WITHIN = 60.0
 START_ATTEMPTS = 3
 """A free port can be taken by another between the choice and the server's bind: so many tries."""
 POLL_SECONDS = 0.02
+FREE_PORT_TRIES = 100
+LOWEST_FREE_PORT = 11_000
+"""Below stand the usual ports of `dev`."""
+ROOM_ABOVE = 16_000
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ServerStartError(RuntimeError):
@@ -179,8 +186,29 @@ class ForegroundServer(ABC):
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on at this moment."""
+    """A TCP port of the loopback interface that nobody listens on at this moment.
+
+    It lies below the ports that the kernel gives to outgoing connections, where there is room: one of those could
+    take it before its server is up.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
+        for _ in range(FREE_PORT_TRIES):
+            try:
+                probe.bind(("127.0.0.1", _lasting_port()))
+                break
+            except OSError as error:
+                if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
+                    raise
+        else:
+            probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def _lasting_port() -> int:
+    """Any port below those of outgoing connections; 0, the kernel's choice, where too few are left."""
+    try:
+        first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return random.SystemRandom().randrange(LOWEST_FREE_PORT, first_outgoing) if first_outgoing > ROOM_ABOVE else 0

@@ -1,19 +1,13 @@
 """`backend_agent mock` as a process."""
 
 import os
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+from fred.dev.foreground import free_port
 from tests.backends.servers import SECRET
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

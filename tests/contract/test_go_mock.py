@@ -6,7 +6,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from backends.check import run
 from backends.check.bench import Options
 from backends.check.listener import Listener
+from fred.dev.foreground import free_port
 from fred.http import Request, fetch
 from tests.backends.servers import SECRET
 from tests.waiting import wait_until
@@ -44,9 +44,7 @@ def test_every_failure_has_a_reason():
 @pytest.mark.slow
 @pytest.mark.skipif(not BINARY, reason="GO_MOCK_BACKEND names no binary")
 def test_the_go_mock_is_as_expected():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     environment = {
         "MOCK_BACKEND_ADDR": address,
         "MOCK_BACKEND_CALLBACK_SECRET": SECRET,

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fred.dev import children, ports, supervisor
+from fred.dev import children, foreground, ports, supervisor
 from fred.dev.environment import Environments
 from fred.dev.options import Options, add_arguments
 from fred.dev.supervisor import Child, ChildDiedError, Supervisor
@@ -140,6 +140,15 @@ def test_free_ports_are_all_different():
     chosen = ports.choose({}, free=True)
     assert set(chosen) == {listener.name for listener in ports.LISTENERS}
     assert len(set(chosen.values())) == len(chosen)
+
+
+def test_a_free_port_is_none_that_an_outgoing_connection_could_take(monkeypatch, tmp_path):
+    ports_of_connections = tmp_path / "range"
+    monkeypatch.setattr(foreground, "OUTGOING_PORTS", ports_of_connections)
+    ports_of_connections.write_text("32768\t60999\n")
+    assert all(foreground.LOWEST_FREE_PORT <= foreground.free_port() < 32768 for _ in range(20))
+    ports_of_connections.write_text("1024\t65535\n")
+    assert foreground.free_port() > 1023
 
 
 def test_secrets_are_made_once_and_readable_by_the_owner_only(tmp_path):
