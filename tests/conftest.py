@@ -104,9 +104,13 @@ def run_in_threads() -> Callable[..., list[Any]]:
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The test database; at the end, threads of the process that still hold a connection to it lose it."""
-    yield
     from django.db import connection
+    from django.test import TransactionTestCase
 
+    from tests.database import empty_tables
+
+    TransactionTestCase._fixture_teardown = empty_tables
+    yield
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(
             """
