@@ -6,7 +6,7 @@ import structlog
 from django.apps import AppConfig
 from django.conf import settings
 
-from fred import arrays, conf, heartbeat, logs
+from fred import arrays, conf, heartbeat, logs, outages
 from fred.conf.fingerprint import fingerprint, warnings_at_start
 
 _SERVICES = frozenset({"web", "worker", "beat", "watcher", "agent", "devchain"})
@@ -26,6 +26,7 @@ class FredConfig(AppConfig):
             output=settings.HOUSE.fred_log_format,
             process=settings.PROCESS,
             to_stdout=settings.PROCESS in _SERVICES,
+            is_outage=outages.is_away,
         )
         arrays.install()
         import fred.celery  # noqa: PLC0415 - the registry must be ready before task modules load

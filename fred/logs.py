@@ -8,8 +8,9 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TextIO
@@ -21,6 +22,8 @@ from structlog.contextvars import bound_contextvars, merge_contextvars
 
 MAX_TEXT = 2048
 MAX_JUNK = 128
+FULL_AGAIN_S = 60.0
+"""How long after the traceback of an outage no other of one is written in full."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _NAMES = {"warning": "WARN", "critical": "ERROR", "exception": "ERROR"}
 _SELF_WILLED = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task", "django", "django.server")
@@ -31,15 +34,25 @@ _QUOTED = re.compile(r'[\s="\\]')
 Record = MutableMapping[str, Any]
 
 
-def set_up(*, level: str, output: Literal["json", "text"], process: str, to_stdout: bool = True) -> None:
+def set_up(
+    *,
+    level: str,
+    output: Literal["json", "text"],
+    process: str,
+    to_stdout: bool = True,
+    is_outage: Callable[[BaseException], bool] = lambda _: False,
+) -> None:
     """Send everything, also what libraries log, to standard output in this format and from this level on.
 
-    A command whose own output is its result logs to standard error instead. Calling it again replaces the former.
+    A command whose own output is its result logs to standard error instead. While a service is away everything that
+    needs it fails in the same way: of exceptions that are such an ``is_outage`` only one a minute has its traceback.
+    Calling it again replaces the former.
     """
     shared: list[structlog.typing.Processor] = [
         merge_contextvars,
         _Process(process),
         _name_and_time,
+        _Tracebacks(is_outage),
         structlog.processors.format_exc_info,
         _plain,
     ]
@@ -184,6 +197,40 @@ class _Process:
         record["process"] = self._name
         record["pid"] = os.getpid()
         return record
+
+
+class _Tracebacks:
+    """Leaves an outage's exception as a text of one line, but for the first in a while."""
+
+    def __init__(self, is_outage: Callable[[BaseException], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._is_outage = is_outage
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._full_at = float("-inf")
+
+    def __call__(self, _logger: object, _method: str, record: Record) -> Record:
+        error = _raised(record.get("exc_info"))
+        if error is not None and self._is_outage(error) and not self._may_be_full():
+            del record["exc_info"]
+            record.setdefault("error", error)
+        return record
+
+    def _may_be_full(self) -> bool:
+        with self._lock:
+            now = self._clock()
+            if now - self._full_at < FULL_AGAIN_S:
+                return False
+            self._full_at = now
+            return True
+
+
+def _raised(exc_info: object) -> BaseException | None:
+    """The exception of a record, in each of the forms in which loggers are given it."""
+    if exc_info is True or exc_info == 1:
+        return sys.exception()
+    if isinstance(exc_info, tuple):
+        exc_info = exc_info[1]
+    return exc_info if isinstance(exc_info, BaseException) else None
 
 
 def _name_and_time(_logger: object, method: str, record: Record) -> Record:
