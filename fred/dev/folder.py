@@ -1,17 +1,26 @@
-"""One process at a time in a folder."""
+"""One process at a time in a folder, and only in one that it may use."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import pwd
+import shlex
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+LOCK = "lock"
+"""The file that every folder of ours has, from the first start on."""
+
 
 class FolderInUseError(RuntimeError):
     """Another process holds the lock of this folder."""
+
+
+class FolderUnusableError(RuntimeError):
+    """This process may not keep its things there; the message says why and what helps."""
 
 
 class FolderLock:
@@ -23,9 +32,12 @@ class FolderLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
-        """Take the lock at once or raise FolderInUseError."""
-        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        """Take the lock at once or raise FolderInUseError.
+
+        Raises FolderUnusableError for a folder that belongs to somebody else or holds other things than ours: what is
+        in it may be deleted.
+        """
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -43,3 +55,47 @@ class FolderLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _open(self) -> int:
+        try:
+            self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            entries = list(self.folder.iterdir())
+            if entries and not any(entry.name == LOCK for entry in entries):
+                raise FolderUnusableError(
+                    f"{self.folder} holds things that are not of `dev`, which deletes what it finds there; "
+                    "name a new or an empty folder: --folder PATH"
+                )
+            for path in (self.folder, *(entry for entry in entries if entry.is_dir())):
+                if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+                    raise FolderUnusableError(_whose(path, self.folder))
+            return os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except PermissionError as error:
+            raise FolderUnusableError(_whose(error.filename or self.folder, self.folder)) from error
+        except OSError as error:
+            raise FolderUnusableError(
+                f"{self.folder} cannot be used: {error.strerror}; name another: --folder PATH"
+            ) from error
+
+
+def _whose(denied: str | os.PathLike[str], folder: Path) -> str:
+    """One line on a path that was denied to this process: whose it is, and how that is put right."""
+    path = os.fspath(denied)
+    while not os.path.lexists(path):  # what could not be made, or seen, is denied by the folder it belongs into
+        path = os.path.dirname(path)  # noqa: PTH120 - text, so that nothing asks for it again
+    owner, we = os.lstat(path).st_uid, os.geteuid()
+    if not os.path.lexists(folder):
+        fault = f"{folder} cannot be made: {path} belongs to {_name(owner)} and is closed to {_name(we)}"
+        return f"{fault}; name another folder: --folder PATH"
+    if owner == we:
+        return f"{path} is closed to its owner {_name(owner)}; open it: chmod -R u+rwX {shlex.quote(str(folder))}"
+    return (
+        f"{path} belongs to {_name(owner)} and is closed to {_name(we)}; take it over: "
+        f"sudo chown -R {_name(we)} {shlex.quote(str(folder))}, or name another folder: --folder PATH"
+    )
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -143,7 +143,8 @@ class ForegroundServer(ABC):
                 (self.folder / "elsewhere").write_text(str(known))
             private = known
         if self.account is not None:
-            os.chown(private, self.account.uid, self.account.gid)
+            if private.stat().st_uid != self.account.uid:
+                binaries.give(private, self.account)  # with what a server wrote there when it ran as somebody else
             if private.parent == self.folder:
                 self.folder.chmod(0o711)
         return private

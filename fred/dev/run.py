@@ -15,7 +15,7 @@ from fred.dev.admin_user import ADMIN, let_in
 from fred.dev.board import Board
 from fred.dev.chain_admin import ChainAdminError
 from fred.dev.demo import Demo
-from fred.dev.folder import FolderInUseError, FolderLock
+from fred.dev.folder import FolderInUseError, FolderLock, FolderUnusableError
 from fred.dev.foreground import ServerStartError
 from fred.dev.house import House, HouseError
 from fred.dev.live import View
@@ -28,6 +28,7 @@ PROBLEMS = (
     ChainAdminError,
     ChildDiedError,
     FolderInUseError,
+    FolderUnusableError,
     HouseError,
     PortTakenError,
     ServerStartError,
