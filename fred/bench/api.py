@@ -52,7 +52,16 @@ class Settings:
 
 
 class RefusedError(RuntimeError):
-    """A call with a good token was not answered 200."""
+    """A call with a good token was not answered 200, or there are not enough tokens."""
+
+
+def refuse_too_many(calls: int, *, leases: int) -> None:
+    """Raise RefusedError for more calls than so many leases have tokens: each is good for one call."""
+    moments = BACK_S + AHEAD_S
+    if calls > leases * moments:
+        raise RefusedError(
+            f"--count {calls} needs --leases {-(-calls // moments)} or more: each call has its own token"
+        )
 
 
 def measure(stage: Stage, settings: Settings) -> Report:
@@ -112,7 +121,7 @@ class _Mint:
         self._begun = 0
 
     def requests(self, count: int) -> list[bytes]:
-        """So many requests; raises ValueError for more than the leases and the seconds of a token's life allow."""
+        """So many requests; raises RefusedError for more than the leases and the seconds of a token's life allow."""
         now = int(time.time())
         pairs = self._pairs(now, count)
         return [self._request(lease, tenant, moment) for lease, tenant, moment in pairs]
@@ -122,7 +131,7 @@ class _Mint:
         first = max(now - BACK_S, self._begun)
         moments = range(first, now + AHEAD_S)
         if count > len(self._tenants) * len(moments):
-            raise ValueError(f"{count} calls need more leases than {len(self._tenants)}")
+            raise RefusedError(f"{count} calls need more leases than {len(self._tenants)}: each has its own token")
         for number in range(count):
             lease, tenant = self._tenants[number % len(self._tenants)]
             moment = first + number // len(self._tenants)

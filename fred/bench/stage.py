@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fred import serve
 from fred.bench.usage import Meter
+from fred.conf.arguments import parse_seconds
 from fred.dev.folder import FolderLock
 from fred.dev.house import WORKERS, House
 from fred.dev.options import Options
@@ -39,7 +40,7 @@ class Stage:
 
     def set_blocks(self, blocks: str) -> None:
         """Let the chain make its blocks at once (`instant`) or at an interval such as `1s`."""
-        body = {"mode": "instant"} if blocks == "instant" else {"mode": "interval", "interval": _seconds(blocks)}
+        body = {"mode": "instant"} if blocks == "instant" else {"mode": "interval", "interval": parse_seconds(blocks)}
         self.house.chain.call("/mode", body)
 
     def end_control_plane(self) -> None:
@@ -98,10 +99,3 @@ def grpc_endpoint(house: House) -> str:
 def websocket_url(house: House) -> str:
     """Where the chain tells what happens."""
     return f"ws://{HOST}:{house.ports['chain-rpc']}/websocket"
-
-
-def _seconds(text: str) -> float:
-    for unit, factor in (("ms", 0.001), ("s", 1.0)):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * factor
-    return float(text)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,8 +24,9 @@ from fred.dev import ports
 from fred.dev.chain_admin import ChainAdmin, Inhabitants
 from fred.dev.environment import Environments
 from fred.dev.options import ROOT, Options
+from fred.dev.ports import Claims
 from fred.dev.servers import PostgresServer, ValkeyServer
-from fred.dev.supervisor import Child, Supervisor
+from fred.dev.supervisor import Child, ChildDiedError, Supervisor
 from fred.dev.teller import Teller
 from fred.dev.vault import Vault, write_private
 
@@ -34,6 +36,7 @@ WORKERS = {"worker-1": ("lifecycle", "dispatch"), "worker-2": ("chain", "sweep")
 """Small hosts run two workers with two queues each; only the one that signs gets the key."""
 WORKER_ANSWER_S = 0.5
 TENANT_MNEMONIC = "tenant.mnemonic"
+CHAIN = "devchain"
 
 
 class HouseError(RuntimeError):
@@ -53,11 +56,17 @@ class House:
     chain: ChainAdmin = field(init=False)
     inhabitants: Inhabitants = field(init=False)
     _pause: threading.Event = field(default_factory=threading.Event)
+    _claims: Claims = field(default_factory=Claims)
+    _is_up: bool = False
 
     def __enter__(self) -> Self:
         """Prepare the folder; nothing runs yet. The caller holds the folder's lock."""
         folder = self.options.folder
-        self.ports = ports.choose(self.options.wanted, free=self.options.free_ports)
+        try:
+            self.ports = ports.choose(self.options.wanted, free=self.options.free_ports, claims=self._claims)
+        except ports.PortTakenError:
+            self._claims.close()
+            raise
         if self.options.fresh:
             self._wipe()
         for name in ("logs", "metrics", "agent"):
@@ -70,8 +79,11 @@ class House:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop everything that was started here."""
-        self.teller.step("stopping")
-        self.supervisor.__exit__(kind, error, trace)
+        try:
+            self.teller.step("stopping")
+        finally:  # whoever listened may be gone
+            self.supervisor.__exit__(kind, error, trace)
+            self._claims.close()
 
     def start(self) -> None:
         """Bring everything up; return when the control plane says that it is not unhealthy."""
@@ -92,8 +104,20 @@ class House:
             self._pause.wait(POLL_S)
 
     def look_after(self) -> None:
-        """Restart what ended and tell about it."""
-        self.supervisor.poll()
+        """Restart what ended and tell about it.
+
+        While the house starts, an end may mean that somebody else took a port after it was found free: then no restart
+        helps, and PortTakenError is raised.
+        """
+        try:
+            self.supervisor.poll()
+        except ChildDiedError:
+            if not self._is_up:
+                ports.refuse_taken(self.ports)
+                self._refuse_unheld()
+            raise
+        if self.supervisor.notes and not self._is_up:
+            ports.refuse_taken(self.ports)
         while self.supervisor.notes:
             self.teller.note(self.supervisor.notes.pop(0))
 
@@ -134,20 +158,8 @@ class House:
         self.environments = Environments(folder, self.ports, self.vault, database_url, redis_url)
 
     def _start_chain(self) -> None:
-        ready = self.options.folder / "devchain.json"
-        ready.unlink(missing_ok=True)
         self.teller.step("starting the simulated chain")
-        arguments = [f"--{name}-port={self.ports['chain-' + name]}" for name in ("grpc", "rpc", "rest", "admin")]
-        chain = self._manage(
-            "devchain",
-            "devchain",
-            *arguments,
-            f"--block-interval={self.options.block_interval}",
-            f"--ready-file={ready}",
-            environment=self.environments.plain(),
-        )
-        chain.vital = True  # its blocks live in its memory
-        self.supervisor.start(chain)
+        ready = self.spawn_chain()
         migrate = self._manage(
             "migrate", "migrate", "--no-input", "--skip-checks", environment=self.environments.services()
         )
@@ -190,6 +202,23 @@ class House:
             where=lambda: f"logs are in {self.options.folder / 'logs'}",
         )
 
+    def spawn_chain(self) -> Path:
+        """Start the simulated chain; return the file that is there once it serves."""
+        ready = self.options.folder / "devchain.json"
+        ready.unlink(missing_ok=True)
+        arguments = [f"--{name}-port={self.ports['chain-' + name]}" for name in ("grpc", "rpc", "rest", "admin")]
+        chain = self._manage(
+            CHAIN,
+            "devchain",
+            *arguments,
+            f"--block-interval={self.options.block_interval_s:g}",
+            f"--ready-file={ready}",
+            environment=self.environments.plain(),
+        )
+        chain.vital = True  # its blocks live in its memory
+        self.supervisor.start(chain)
+        return ready
+
     def workers(self) -> int:
         """How many workers answer over the broker."""
         try:
@@ -206,6 +235,15 @@ class House:
             "waiting for the admin site",
             seconds=self.options.wait_s,
         )
+        self._is_up = True
+
+    def _refuse_unheld(self) -> None:
+        """Raise PortTakenError when the chain said that a port was taken, though nobody listens there any more."""
+        if any(child.name == CHAIN and child.exit_status == os.EX_UNAVAILABLE for child in self.supervisor.children):
+            raise ports.PortTakenError(
+                "a port of the simulated chain was taken by another program while it started, and is free again: "
+                "start once more, or let --free-ports choose all of them"
+            )
 
     def unhealthy(self) -> str:
         """What `/readyz` complains about, for a message."""

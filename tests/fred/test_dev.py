@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -122,26 +121,6 @@ def test_children_are_spawned_by_the_main_thread_only(tmp_path, run_in_threads):
         run_in_threads(1, lambda: children.spawn([sys.executable], tmp_path / "log"))
 
 
-def test_taken_ports_are_named_with_their_options_and_holders():
-    with socket.socket() as first, socket.socket() as second:
-        for one in (first, second):
-            one.bind(("127.0.0.1", 0))
-            one.listen()
-        api, chain = first.getsockname()[1], second.getsockname()[1]
-        with pytest.raises(ports.PortTakenError) as told:
-            ports.choose({"api": api, "chain-rpc": chain}, free=True)
-    assert f"{api} (tenant API) is taken" in str(told.value)
-    assert "--api-port PORT" in str(told.value)
-    assert f"(process {os.getpid()})" in str(told.value)
-    assert f"{chain} (simulated chain, RPC and WebSocket) is taken" in str(told.value)
-
-
-def test_free_ports_are_all_different():
-    chosen = ports.choose({}, free=True)
-    assert set(chosen) == {listener.name for listener in ports.LISTENERS}
-    assert len(set(chosen.values())) == len(chosen)
-
-
 def test_a_free_port_is_none_that_an_outgoing_connection_could_take(monkeypatch, tmp_path):
     ports_of_connections = tmp_path / "range"
     monkeypatch.setattr(foreground, "OUTGOING_PORTS", ports_of_connections)
@@ -169,14 +148,6 @@ def test_options_come_from_the_command_line_and_services_from_the_environment(tm
     assert (options.once, options.leases, options.fresh) == (True, 3, False)
     assert options.wanted == {"api": 0}
     assert (options.database_url, options.redis_url) == ("postgres://one", "")
-
-
-@pytest.mark.parametrize("words", [["--leases", "0"], ["--api-port", "65536"], ["--admin-port", "x"]])
-def test_senseless_options_are_refused(words):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args(words)
 
 
 def test_the_callers_settings_do_not_leak_into_children(tmp_path, monkeypatch):

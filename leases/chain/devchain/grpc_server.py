@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
@@ -137,11 +139,12 @@ def _wanted_height(context: Any) -> str:
 async def start(
     host: str, port: int, service: ChainService, *, services: tuple[str, ...], strikes: int = 2
 ) -> tuple[grpc.aio.Server, int]:
-    """Listen; the port that was taken comes back.
+    """Listen; the port that was taken comes back. Raises OSError where nobody can listen.
 
     A client that pings more often than every five minutes without calls is sent away with GOAWAY after so many
     `strikes`, as real nodes do; 0 lets it ping.
     """
+    _try(host, port)
     server = grpc.aio.server(
         options=[
             ("grpc.so_reuseport", 0),
@@ -157,6 +160,17 @@ async def start(
     try:
         taken = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError:
-        raise OSError(f"cannot listen on {host}:{port}") from None
+        raise OSError(errno.EADDRINUSE, f"cannot listen on {host}:{port}") from None
     await server.start()
     return server, taken
+
+
+def _try(host: str, port: int) -> None:
+    """Raise OSError when nobody can listen there, before gRPC writes lines of its own about it."""
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import sys
 import threading
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from fractions import Fraction
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 from urllib import error, request
 
 from django.core.management.base import BaseCommand, CommandError
 
+from fred.conf import arguments
 from leases.chain import devchain
 from leases.chain.devchain import commandline
 
 _DEFAULTS = devchain.Limits()
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
-
-
-def seconds(text: str) -> float:
-    """A duration like `1s`, `100ms` or `0.5`, in seconds; raises ValueError."""
-    for unit, factor in _UNITS.items():
-        if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
-            return float(text[: -len(unit)]) * factor
-    return float(text)
+_MOST = 10**9
+_PORTS = (
+    ("grpc", 9090, "gRPC"),
+    ("rpc", 26657, "CometBFT RPC"),
+    ("rest", 1317, "REST"),
+    ("admin", 26670, "admin API"),
+)
 
 
 class Command(BaseCommand):
@@ -46,12 +46,11 @@ class Command(BaseCommand):
         """Flags as in docs/devchain.md."""
         parser.add_argument("words", nargs="*", help="NOUN VERB …, or call METHOD PATH [JSON]")
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on; default %(default)s")
-        parser.add_argument(
-            "--grpc-port", type=int, default=9090, help="gRPC; default %(default)s; 0 on any port: a free one"
-        )
-        parser.add_argument("--rpc-port", type=int, default=26657, help="CometBFT RPC; default %(default)s")
-        parser.add_argument("--rest-port", type=int, default=1317, help="REST; default %(default)s")
-        parser.add_argument("--admin-port", type=int, default=26670, help="admin API; default %(default)s")
+        for name, default, meaning in _PORTS:
+            parser.add_argument(
+                f"--{name}-port", type=arguments.port(like=default), default=default, metavar="PORT",
+                help=f"{meaning}; default %(default)s; 0: a free one",
+            )  # fmt: skip
         parser.add_argument("--chain-id", default="", help="in place of the genesis' own")
         parser.add_argument(
             "--genesis",
@@ -65,15 +64,23 @@ class Command(BaseCommand):
         parser.add_argument(
             "--block-mode", choices=devchain.MODES, default="interval", help="when blocks come; default %(default)s"
         )
-        parser.add_argument("--block-interval", type=seconds, default=1.0, help="such as 1s or 100ms; default 1s")
-        parser.add_argument("--block-gas-limit", type=int, default=-1, help="-1: none")
-        parser.add_argument("--min-gas-price", type=Fraction, default=None, help="umfx per gas")
         parser.add_argument(
-            "--mempool-size", type=int, default=_DEFAULTS.mempool_size, help="most waiting; default %(default)s"
-        )
+            "--block-interval", type=arguments.seconds("1ms", "1h", like="1s or 100ms"), default=1.0, metavar="TIME",
+            help="such as 1s or 100ms; default 1s",
+        )  # fmt: skip
+        gas = arguments.whole(-1, 10**18, like="50000000, or -1 for none")
+        parser.add_argument("--block-gas-limit", type=gas, default=-1, metavar="GAS", help="-1: none")
         parser.add_argument(
-            "--keep-blocks", type=int, default=_DEFAULTS.keep_blocks, help="blocks kept; default %(default)s"
+            "--min-gas-price", type=arguments.fraction(like="0.001 or 1"), metavar="UMFX", help="umfx per gas"
         )
+        for option, size, what in (
+            ("--mempool-size", _DEFAULTS.mempool_size, "most waiting"),
+            ("--keep-blocks", _DEFAULTS.keep_blocks, "blocks kept"),
+        ):
+            parser.add_argument(
+                option, type=arguments.whole(1, _MOST, like=str(size)), default=size, metavar="N",
+                help=f"{what}; default %(default)s",
+            )  # fmt: skip
         parser.add_argument("--history", action="store_true", help="let x-cosmos-block-height select a past height")
         parser.add_argument(
             "--no-keepalive-policy",
@@ -81,10 +88,19 @@ class Command(BaseCommand):
             action="store_false",
             help="let clients ping as often as they like",
         )
-        parser.add_argument("--state", type=Path, default=None, help="keep the chain in this file")
-        parser.add_argument("--ready-file", type=Path, default=None, help="write the addresses there once it serves")
-        parser.add_argument("--in", dest="source", type=Path, default=None, help="a file for `state restore`")
-        parser.add_argument("--out", dest="target", type=Path, default=None, help="write the answer there")
+        parser.add_argument("--state", type=_state_file, default=None, metavar="FILE", help="keep the chain there")
+        parser.add_argument(
+            "--ready-file",
+            type=arguments.file_to_write,
+            metavar="FILE",
+            help="write the addresses there once it serves",
+        )
+        parser.add_argument(
+            "--in", dest="source", type=arguments.file_to_read, metavar="FILE", help="a file for `state restore`"
+        )
+        parser.add_argument(
+            "--out", dest="target", type=arguments.file_to_write, metavar="FILE", help="write the answer there"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Serve, or make the one call."""
@@ -127,7 +143,18 @@ def _start(options: dict[str, Any]) -> devchain.RunningDevchain:
             limits=devchain.Limits(**{name: options[name] for name in names}),
         )
     except (OSError, ValueError) as refused:
-        raise CommandError(f"devchain cannot start: {refused}") from refused
+        is_taken = isinstance(refused, OSError) and refused.errno == errno.EADDRINUSE
+        why = (isinstance(refused, OSError) and refused.strerror) or refused
+        raise CommandError(
+            f"devchain cannot start: {why}", returncode=os.EX_UNAVAILABLE if is_taken else 1
+        ) from refused
+
+
+def _state_file(text: str) -> Path:
+    """A file that is there or can be made, with the folders it needs."""
+    if not text or Path(text).is_dir():
+        raise ArgumentTypeError(f"{text!r} is not a file; name one, such as /var/tmp/chain.state")
+    return Path(text)
 
 
 def ask(port: int, words: list[str], *, source: Path | None = None) -> str:

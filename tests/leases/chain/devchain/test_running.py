@@ -14,8 +14,8 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from fred.conf.arguments import parse_seconds
 from leases.chain import devchain as simulated
-from leases.management.commands.devchain import seconds
 from tests.devchain_fixture import Wallet
 from tests.waiting import wait_until
 
@@ -81,7 +81,7 @@ def test_ten_thousand_leases_are_made_and_a_hundred_acknowledged_in_one_block(ma
 
 @pytest.mark.parametrize(("text", "expected"), [("1s", 1.0), ("100ms", 0.1), ("0.5", 0.5), ("2m", 120.0)])
 def test_durations(text, expected):
-    assert seconds(text) == pytest.approx(expected)
+    assert parse_seconds(text) == pytest.approx(expected)
 
 
 def test_the_command_serves_answers_and_ends_on_sigterm(tmp_path):

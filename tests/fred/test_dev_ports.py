@@ -1,0 +1,186 @@
+"""Ports of a house: whoever else has one is named, also when it was taken after the choice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fred.dev import ports
+from fred.dev.environment import Environments
+from fred.dev.house import House
+from fred.dev.options import Options
+from fred.dev.ports import Claims, PortTakenError
+from fred.dev.supervisor import Child
+from fred.dev.teller import Teller
+
+STRANGER = """
+import os, signal, socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+if (child := os.fork()):
+    print(child, flush=True)
+    os._exit(0)
+os.close(1)
+signal.pause()
+"""
+CLAIM = """
+import sys
+from fred.dev.ports import Claims
+claims = Claims()
+print(claims.take(int(sys.argv[1])), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def stranger(port: int) -> Iterator[int]:
+    """Somebody who is no child of ours listens on this port; its process id."""
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER, str(port)], stdout=subprocess.PIPE, text=True, check=True, timeout=30
+    )
+    pid = int(done.stdout)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def other_house(port: int) -> Iterator[int]:
+    """Another process has the claim of this port; its process id."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CLAIM, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        yield process.pid
+
+
+@contextmanager
+def house(tmp_path: Path, **options) -> Iterator[House]:
+    """A house with its ports, whose services are never started."""
+    teller = Teller(Console(force_terminal=False))
+    with House(Options(folder=tmp_path, free_ports=True, plain=True, **options), teller) as made:
+        made.environments = Environments(
+            tmp_path, made.ports, made.vault, "postgres://nobody@127.0.0.1:1/x", "redis://b"
+        )
+        yield made
+
+
+def test_taken_ports_are_named_with_their_options_and_holders():
+    with socket.socket() as first, socket.socket() as second:
+        for one in (first, second):
+            one.bind(("127.0.0.1", 0))
+            one.listen()
+        api, chain = first.getsockname()[1], second.getsockname()[1]
+        with pytest.raises(ports.PortTakenError) as told:
+            ports.choose({"api": api, "chain-rpc": chain}, free=True)
+    assert f"{api} (tenant API) is taken" in str(told.value)
+    assert "--api-port PORT" in str(told.value)
+    assert f"(process {os.getpid()})" in str(told.value)
+    assert f"{chain} (simulated chain, RPC and WebSocket) is taken" in str(told.value)
+
+
+def test_free_ports_are_all_different():
+    chosen = ports.choose({}, free=True)
+    assert set(chosen) == {listener.name for listener in ports.LISTENERS}
+    assert len(set(chosen.values())) == len(chosen)
+
+
+def test_a_free_port_is_never_one_that_was_named():
+    wanted = ports.choose({}, free=True)["admin"]
+    assert ports.choose({"admin": wanted}, free=True)["admin"] == wanted
+
+
+def test_one_port_for_two_is_refused():
+    port = ports.choose({}, free=True)["api"]
+    with pytest.raises(
+        PortTakenError, match=rf"{port} \(admin site\) is also that of the tenant API.*--admin-port PORT"
+    ):
+        ports.choose({"api": port, "admin": port}, free=True)
+
+
+def test_a_port_of_another_house_is_taken_before_anybody_listens_there():
+    port = ports.choose({}, free=True)["api"]
+    with Claims() as ours:
+        with other_house(port) as pid, pytest.raises(PortTakenError) as told:
+            ports.choose({"api": port}, free=True, claims=ours)
+        assert f"  {port} (tenant API) is taken by another `dev` (process {pid}); choose another: --api-port" in str(
+            told.value
+        )
+        assert "or let --free-ports choose all of them" in str(told.value)
+        assert ports.choose({"api": port}, free=True, claims=ours)["api"] == port, "the other has ended"
+
+
+def test_of_three_that_choose_the_same_ports_at_once_one_gets_them(run_in_threads):
+    wanted = ports.choose({}, free=True)
+    claims = [Claims(), Claims(), Claims()]
+
+    def choose() -> bool:
+        try:
+            ports.choose(wanted, free=False, claims=(mine := claims.pop()))
+        except PortTakenError:
+            mine.close()
+            return False
+        held.append(mine)
+        return True
+
+    held: list[Claims] = []
+    assert sum(run_in_threads(3, choose)) == 1
+    for one in held:
+        one.close()
+
+
+def start_chain(ours: House) -> None:
+    """Start the simulated chain and look after it until it ends."""
+    ours.spawn_chain()
+    ours.wait_for(lambda: False, "waiting for the chain", seconds=240)
+
+
+def test_the_chain_whose_port_was_taken_after_the_choice_is_told_by_that(tmp_path):
+    with house(tmp_path) as ours:
+        port = ours.ports["chain-grpc"]
+        with stranger(port) as pid, pytest.raises(PortTakenError) as told:
+            start_chain(ours)
+    assert f"  {port} (simulated chain, gRPC) is taken by python" in str(told.value)
+    assert f"(process {pid}); choose another: --chain-grpc-port PORT" in str(told.value)
+    assert "devchain ended" not in str(told.value)
+    log = (tmp_path / "logs" / "devchain.log").read_text()
+    assert log == f"CommandError: devchain cannot start: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("listener", ["chain-grpc", "chain-admin"])
+def test_a_port_that_was_taken_for_a_moment_only_is_told_too(tmp_path, listener):
+    with house(tmp_path) as ours, socket.socket() as holder:
+        holder.bind(("127.0.0.1", ours.ports[listener]))  # it does not listen: nobody is found there
+        with pytest.raises(PortTakenError, match="was taken by another program while it started"):
+            start_chain(ours)
+
+
+def test_a_server_whose_port_was_taken_after_the_choice_is_not_started_again_and_again(tmp_path):
+    def start(agent: Child) -> None:
+        ours.supervisor.start(agent)
+        ours.wait_for(lambda: False, "waiting", seconds=240)
+
+    with house(tmp_path) as ours:
+        port = ours.ports["agent"]
+        agent = ours._manage("agent", "backend_agent", "mock", environment=ours.environments.agent())
+        with stranger(port) as pid, pytest.raises(PortTakenError) as told:
+            start(agent)
+        assert f"{port} (mock agent) is taken by python" in str(told.value)
+        assert f"(process {pid})" in str(told.value)
+        assert agent.restarts == 0
+
+
+def test_what_listens_below_this_process_is_no_stranger(tmp_path):
+    chosen = ports.choose({}, free=True)
+    with socket.create_server(("127.0.0.1", chosen["api"])):
+        ports.refuse_taken(chosen)
