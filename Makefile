@@ -16,11 +16,12 @@ help:  ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1|/' | while IFS='|' read -r name text; do \
 		printf '  make %-7s %s\n' "$$name" "$$text"; done
 
+# The parent's number is that of make: without it, what make started would outlive a make that is killed.
 run: $(STAMP)  ## start everything on this machine and stay; Ctrl-C stops it
-	$(BIN)/python manage.py dev $(ARGS)
+	exec $(BIN)/python manage.py dev --parent $$PPID $(ARGS)
 
 once: $(STAMP)  ## start everything, let one lease live and end, stop
-	$(BIN)/python manage.py dev --once $(ARGS)
+	exec $(BIN)/python manage.py dev --parent $$PPID --once $(ARGS)
 
 test: $(STAMP)  ## the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n 2 $(ARGS)

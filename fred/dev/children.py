@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 PR_SET_PDEATHSIG = 1
 """Number of the prctl option by which Linux signals a process when the thread that spawned it ends."""
 
@@ -91,6 +93,18 @@ def stop(
             continue
     kill_group(process.pid)
     return process.poll()
+
+
+def end_with(parent: int) -> bool:
+    """Have the kernel send this process SIGTERM when `parent`, which started it, ends; False when it has ended before.
+
+    Only the caller knows whether its parent stays for as long as it runs: a shell need not. With a shell in between,
+    as a pipe needs one, nothing is sent.
+    """
+    if os.getppid() != parent:
+        return any(one.pid == parent for one in psutil.Process().parents())
+    _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    return os.getppid() == parent  # it may have ended before the line above
 
 
 def kill_group(group: int) -> None:

@@ -11,6 +11,7 @@ from types import FrameType
 import orjson
 from rich.console import Console
 
+from fred.dev import children
 from fred.dev.admin_user import ADMIN, let_in
 from fred.dev.board import Board
 from fred.dev.chain_admin import ChainAdminError
@@ -49,6 +50,8 @@ def run(options: Options) -> int:
     teller = Teller(console)
     try:
         with stopped_by_signals(), FolderLock(options.folder), House(options, teller) as house:
+            if options.parent is not None and not children.end_with(options.parent):
+                raise HouseError(f"process {options.parent}, named by --parent, did not start this one, or has ended")
             house.start()
             live(house)
     except Stopped:
