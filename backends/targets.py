@@ -16,13 +16,15 @@ from backends.client import BackendClient
 from backends.contract import Dialect
 from backends.models import Backend
 from backends.requests import BackendTarget
-from fred import breaker
+from fred import breaker, on_loop
 from fred.certificates import CertificateError, ClientCertificates, ClientFiles
 from fred.conf.backends import BackendConfig
 from fred.http import Tls
 
 FRESH_S = 2.0
-"""How old a process's view of the rows may be; a fence is seen everywhere within this time."""
+"""How old a process's view of the rows may be."""
+SPARE_S = 1.0
+"""How much older while somebody reads them anew; a fence is seen everywhere within both times together."""
 UNSETTLED = "its dialect is not known yet"
 UNSERVED = "it speaks the current dialect, which nothing is pushed in"
 
@@ -38,8 +40,17 @@ class _View:
 
     def all(self) -> Mapping[str, BackendTarget]:
         config = settings.FRED.backends
+        if self._is_fresh(config, spare_s=SPARE_S if self._lock.locked() else 0.0):
+            return self._targets
+        return on_loop.blocking(self._read)
+
+    def _is_fresh(self, config: object, *, spare_s: float = 0.0) -> bool:
+        return self._config is config and time.monotonic() - self._read_at <= FRESH_S + spare_s
+
+    def _read(self) -> Mapping[str, BackendTarget]:
+        config = settings.FRED.backends
         with self._lock:
-            if self._config is not config or time.monotonic() - self._read_at > FRESH_S:
+            if not self._is_fresh(config):
                 since = time.monotonic()
                 rows = {row.name: row for row in Backend.objects.all()}
                 self._targets = {

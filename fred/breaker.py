@@ -23,6 +23,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from fred import on_loop
+
 log = structlog.get_logger("fred.breaker")
 
 THRESHOLD: Final = 5
@@ -31,7 +33,8 @@ PROBE_S: Final = 35.0
 """How long the half-open slot is held at most by a call that names no limit: the usual time limit and 5 s."""
 PROBE_MARGIN_S: Final = 5.0
 """How much longer than its call's time limit the half-open slot is held, should the caller die."""
-FRESH_S: Final = 1.0
+FRESH_S: Final = 0.8
+"""With the wait for an answer a change is seen within a second."""
 SIMULATION_OPEN_S: Final = 30.0
 SIMULATION_PROBE_S: Final = 10.0
 _LIMIT_S: Final = 0.2
@@ -148,6 +151,7 @@ class Breaker:
         self._lock = threading.Lock()
         self._view = View()
         self._quiet_until = float("-inf")
+        self._asked_at = float("-inf")
 
     def enter(self, *, limit: float | None = None) -> int | None:
         """A ticket for one call, to be given back to `record`; None when nothing may be sent now.
@@ -155,9 +159,10 @@ class Breaker:
         `limit` is the call's time limit in seconds: the half-open slot of a caller that dies is free soon after it.
         """
         view = self._view
-        if view.state is State.CLOSED and time.monotonic() - view.at < self._fresh_for:
+        if view.state is State.CLOSED and self._is_fresh(view):
             return view.generation
         probe_ms = None if limit is None else int((limit + PROBE_MARGIN_S) * 1000)
+        self._asked_at = time.monotonic()
         admitted = self._run(self._enter, "1", probe_ms=probe_ms)
         return self._view.generation if admitted is None or admitted else None
 
@@ -175,6 +180,11 @@ class Breaker:
             self._run(self._enter, "0")
         return self._view
 
+    def _is_fresh(self, view: View) -> bool:
+        """Whether a view counts: for its time, and a quarter more while somebody may be waiting for the next one."""
+        now, spare = time.monotonic(), self._fresh_for / 4
+        return now - view.at < self._fresh_for + (spare if now - self._asked_at < spare else 0.0)
+
     def _run(self, script: Any, *arguments: object, probe_ms: int | None = None) -> bool | None:
         """Run a script and keep what it saw; None while Valkey does not answer. Whoever changed the state logs it."""
         if time.monotonic() < self._quiet_until:
@@ -182,7 +192,7 @@ class Breaker:
         try:
             threshold, open_ms, usual_probe_ms, kept_ms = self._limits
             limits = (threshold, open_ms, usual_probe_ms if probe_ms is None else probe_ms, kept_ms)
-            answer = cast("list[Any]", script(keys=[self._key], args=[*limits, *arguments]))
+            answer = cast("list[Any]", on_loop.blocking(script, keys=[self._key], args=[*limits, *arguments]))
         except (RedisError, OSError) as error:
             with self._lock:
                 self._quiet_until = time.monotonic() + _QUIET_S

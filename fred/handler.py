@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import structlog
 from django.core import signals
@@ -24,7 +24,7 @@ from django.core.handlers.exception import convert_exception_to_response
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import set_script_prefix
 
-from fred import request_ids
+from fred import on_loop, request_ids
 from fred.budget import Budget, spending
 from fred.edge import ROUTE, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
@@ -32,6 +32,7 @@ from fred.envelope import envelope, headers_of
 _CONVERTER: Final = re.compile(r"<(?:[^:>]+:)?([^>]+)>")
 _READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SPARE_S: Final = 1.0
+_T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +62,21 @@ class Answer:
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
+
+    async def tell(self, send: Send, *, keep: bool) -> None:
+        """Send it; without `keep` the connection ends with it."""
+        headers = self.headers if keep else [*self.headers, (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was read: its body, whether that is `whole`, and the time that is left for it."""
+
+    body: IO[bytes]
+    whole: bool
+    budget: Budget
 
 
 class UnreadableBody(io.BytesIO):
@@ -94,20 +110,26 @@ class ThreadedDjango(BaseHandler):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
+        asked = await self.read(scope, receive)
+        pool = self._reserved.get(scope["path"], self._pool)
+        future = pool.submit(self.respond, scope, asked)
+        try:
+            answer = await self._outcome(scope, future, asked.budget)
+            await answer.tell(send, keep=asked.whole)
+        finally:
+            future.add_done_callback(lambda _: _call_all(scope[SENT]))
+
+    async def read(self, scope: Scope, receive: Receive) -> Asked:
+        """Read a request to its end, which its time begins with."""
         ends_at = time.monotonic() + self._limits.whole_s
         body, whole = await self._read(receive)
         scope[SENT] = []
         seconds = min(self._limits.answer_s, ends_at - time.monotonic())
-        budget = Budget(seconds, changes=scope["method"] not in _READ_ONLY)
-        pool = self._reserved.get(scope["path"], self._pool)
-        future = pool.submit(self._respond, scope, body, budget)
-        try:
-            answer = await self._outcome(scope, future, budget)
-            headers = answer.headers if whole else [*answer.headers, (b"connection", b"close")]
-            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-            await send({"type": "http.response.body", "body": answer.body})
-        finally:
-            future.add_done_callback(lambda _: _call_all(scope[SENT]))
+        return Asked(body, whole, Budget(seconds, changes=scope["method"] not in _READ_ONLY))
+
+    def aside(self, function: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Run something of a request of the loop on one of the threads."""
+        return asyncio.wrap_future(self._pool.submit(_and_release, function))
 
     def close(self) -> None:
         """Take no more requests; those that have a thread end in their own time."""
@@ -128,8 +150,7 @@ class ThreadedDjango(BaseHandler):
             return answer
         # The view goes on; what a write has done by now nobody knows, unless it never got a thread or kept it in.
         nothing_done = future.cancel() or budget.end()
-        log.warning("api.request_timeout", method=scope["method"], path=scope["path"], started=not future.cancelled())
-        return _error(503, "request timeout", line_feed=False) if nothing_done else _error(500, "internal server error")
+        return too_late(scope, nothing_done=nothing_done, started=not future.cancelled())
 
     def _go_straight_to_the_view(self) -> None:
         """What `load_middleware` would do for an empty list; the setting itself serves the admin site's checks."""
@@ -158,15 +179,15 @@ class ThreadedDjango(BaseHandler):
         except TimeoutError:
             return UnreadableBody(), False
 
-    def _respond(self, scope: Scope, body: IO[bytes], budget: Budget) -> Answer:
-        """Run the view, in a thread of the pool."""
+    def respond(self, scope: Scope, asked: Asked) -> Answer:
+        """Run the view, in a thread of the pool or where `on_loop.is_here`."""
         structlog.contextvars.clear_contextvars()
         request_ids.adopt(scope)
         if not self._lean:
             set_script_prefix("/")
             signals.request_started.send(sender=type(self), scope=scope)
-        request = ASGIRequest(scope, body)
-        with spending(budget):
+        request = ASGIRequest(scope, asked.body)
+        with spending(asked.budget):
             response: Any = self.get_response(request)
         try:
             status = response.status_code
@@ -181,10 +202,10 @@ class ThreadedDjango(BaseHandler):
                 headers.append((b"content-length", str(len(content)).encode()))
             return Answer(status, headers, content)
         finally:
-            if self._lean:
-                _release_connection()
-            else:
+            if not self._lean:
                 response.close()
+            elif not on_loop.is_here():
+                _release_connection()
 
 
 _own: Final = threading.local()
@@ -201,6 +222,13 @@ def _release_connection() -> None:
         connection = _own.connection = connections[DEFAULT_DB_ALIAS]
     if connection.connection is not None:
         connection.close_if_unusable_or_obsolete()
+
+
+def _and_release(function: Callable[[], _T]) -> _T:
+    try:
+        return function()
+    finally:
+        _release_connection()
 
 
 def _hand_over(done: Future[Answer], waiting: asyncio.Future[Answer | None], loop: asyncio.AbstractEventLoop) -> None:
@@ -234,6 +262,12 @@ def _call_all(functions: list[Callable[[], None]]) -> None:
 def template_of(route: str) -> str:
     """A route of Django's as the template that stands in metrics: `/v1/leases/{lease_uuid}/status`."""
     return "/" + _CONVERTER.sub(r"{\1}", route)
+
+
+def too_late(scope: Scope, *, nothing_done: bool, started: bool) -> Answer:
+    """What is told when the time of a request is over; `started` for the log: whether its view had begun."""
+    log.warning("api.request_timeout", method=scope["method"], path=scope["path"], started=started)
+    return _error(503, "request timeout", line_feed=False) if nothing_done else _error(500, "internal server error")
 
 
 def _error(status: int, text: str, *, line_feed: bool = True) -> Answer:

@@ -82,10 +82,11 @@ class Multi:
         """Requests submitted whose response `poll` has not returned yet."""
         return len(self._queue) + len(self._running) + len(self._done)
 
-    def submit(self, request: Request) -> None:
-        """Queue a request; it starts in the next `poll`, which is interrupted if it waits."""
+    def submit(self, request: Request, *, wake: bool = True) -> None:
+        """Queue a request; it starts in the next `poll`, which is interrupted if it waits, unless not to `wake`."""
         self._queue.append(request)
-        self.wakeup()
+        if wake:
+            self.wakeup()
 
     def wakeup(self) -> None:
         """Make a waiting `poll` return, or the next one not wait."""

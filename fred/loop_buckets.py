@@ -1,16 +1,16 @@
 """Token buckets for an event loop, which they never block: what is asked for while a script runs goes into the next.
 
-One task with one connection of its own. It ends with its loop, and closes the connection then.
+All kinds of a loop share one task with one connection of its own, and go to Valkey together. It ends with its loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import sha1
 from typing import Any, Final
 
-import structlog
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
@@ -20,71 +20,81 @@ from redis.exceptions import NoScriptError
 
 from fred import valkey
 from fred.buckets import TAKE, Buckets, Draw
+from fred.together import Together
 
-_MOST_TOGETHER: Final = 200
 _SHA: Final = sha1(TAKE.encode(), usedforsecurity=False).hexdigest()
-
-log = structlog.get_logger("fred.buckets")
+_Script = tuple[Sequence[str], Sequence[str]]
+"""KEYS and ARGV of one run."""
 
 
 class LoopBuckets(Buckets):
-    """Buckets whose tokens are taken by `await`; in the same Valkey as those of threads."""
+    """Buckets whose tokens a loop takes by `await`, and threads as ever; in the same Valkey as all others."""
 
     def __init__(self, kind: str, *, url: Callable[[], str] = valkey.url, **limits: Any) -> None:
         """`url` of Valkey, asked for at each connection; `limits` as of `Buckets`."""
         super().__init__(kind, **limits)
-        self._url = url
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._draws = _draws(url)
 
     async def take_soon(self, key: str) -> Draw:
         """Take a token. Waits 200 ms at the longest."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop or self._task is None or self._task.done():
-            self._begin(loop)
-        future: asyncio.Future[Draw] = loop.create_future()
-        self._waiting.append((key, future))
-        self._wake.set()
-        return await future
+        return await self._draws.ask((self, key))
 
     async def close(self) -> None:
-        """End the task and its connection."""
-        if self._task is not None and self._loop is asyncio.get_running_loop():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        """End the task and its connection; whoever else asks begins anew."""
+        await self._draws.close()
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: list[tuple[str, asyncio.Future[Draw]]] = []
-        self._wake = asyncio.Event()
-        self._task = loop.create_task(self._work(self._waiting, self._wake))
+    def script(self, keys: Sequence[str]) -> _Script | None:
+        """What takes a token for each of these keys; None while nobody asks Valkey."""
+        return None if self._is_quiet() else self._arguments(keys)
 
-    async def _work(self, waiting: list[tuple[str, asyncio.Future[Draw]]], wake: asyncio.Event) -> None:
-        link = _Link(self._url)
-        try:
-            while True:
-                await wake.wait()
-                wake.clear()
-                while waiting:
-                    batch = waiting[:_MOST_TOGETHER]
-                    del waiting[:_MOST_TOGETHER]
-                    draws = await self._take(link, [key for key, _ in batch])
-                    for (_, future), draw in zip(batch, draws, strict=True):
-                        if not future.done():
-                            future.set_result(draw)
-        finally:
-            await link.close()
+    def drawn(self, answer: Any) -> list[Draw]:
+        """What that brought."""
+        return self._answers(answer)
 
-    async def _take(self, link: _Link, keys: Sequence[str]) -> list[Draw]:
-        if not self._is_quiet():
-            names, limits = self._arguments(keys)
+    def drawn_here(self, keys: Sequence[str], error: Exception | None) -> list[Draw]:
+        """A token for each of these keys from our own buckets; an error of Valkey's keeps everybody from it a while."""
+        if error is not None:
+            self._be_quiet(error)
+        return self._from_own(keys)
+
+
+@lru_cache(maxsize=8)
+def _draws(url: Callable[[], str]) -> Together[tuple[LoopBuckets, str], Draw]:
+    return Together(lambda: _Draws(_Link(url)))
+
+
+class _Draws:
+    """Draws of one loop, over a connection of its own."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+
+    async def answer(self, asked: Sequence[tuple[LoopBuckets, str]], /) -> list[Draw]:
+        kinds: dict[LoopBuckets, list[str]] = {}
+        for buckets, key in asked:
+            kinds.setdefault(buckets, []).append(key)
+        scripts = {buckets: script for buckets, keys in kinds.items() if (script := buckets.script(keys))}
+        error: Exception | None = None
+        found: dict[LoopBuckets, Any] = {}
+        if scripts:
             try:
                 async with asyncio.timeout(valkey.LIMIT_S):
-                    return self._answers(await link.run(names, limits))
-            except Exception as error:  # noqa: BLE001 - all who wait in this batch must get a draw
-                await link.close()
-                self._be_quiet(error)
-        return self._from_own(keys)
+                    found = dict(zip(scripts, await self._link.run(list(scripts.values())), strict=True))
+            except Exception as reason:  # noqa: BLE001 - all who wait in this batch must get a draw
+                error = reason
+                await self._link.close()
+        draws = {
+            buckets: iter(
+                buckets.drawn(found[buckets])
+                if buckets in found
+                else buckets.drawn_here(keys, error if buckets in scripts else None)
+            )
+            for buckets, keys in kinds.items()
+        }
+        return [next(draws[buckets]) for buckets, _ in asked]
+
+    async def close(self) -> None:
+        await self._link.close()
 
 
 class _Link:
@@ -95,16 +105,16 @@ class _Link:
         self._redis: Redis | None = None
         self._connection: AbstractConnection | None = None
 
-    async def run(self, names: Sequence[str], limits: Sequence[str]) -> Any:
-        """The script's answer. A connection that broke since its last use is made anew, once."""
+    async def run(self, scripts: Sequence[_Script]) -> list[Any]:
+        """The answer of each run. A connection that broke since its last use is made anew, once."""
         was_open = self._connection is not None
         try:
-            return await self._ask(names, limits)
+            return await self._ask(scripts)
         except LinkError:
             await self.close()
             if not was_open:
                 raise
-            return await self._ask(names, limits)
+            return await self._ask(scripts)
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
@@ -112,24 +122,35 @@ class _Link:
         if connection is not None:
             await connection.disconnect(nowait=True)
 
-    async def _ask(self, names: Sequence[str], limits: Sequence[str]) -> Any:
-        if self._connection is None:
-            if self._redis is None:
-                self._redis = Redis.from_url(
-                    self._url(),
-                    socket_timeout=None,  # the caller has a limit for all of it
-                    socket_connect_timeout=valkey.LIMIT_S,
-                    retry=Retry(NoBackoff(), 0),
-                )
-            self._connection = self._redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
-            await self._connection.connect()
-        arguments = (str(len(names)), *names, *limits)
+    async def _ask(self, scripts: Sequence[_Script]) -> list[Any]:
+        connection = self._connection or await self._connect()
+        arguments = [(str(len(names)), *names, *limits) for names, limits in scripts]
+        await connection.send_packed_command(b"".join([_packed("EVALSHA", _SHA, *one) for one in arguments]))
+        answers = [await self._answer(connection) for _ in scripts]
+        for number, answer in enumerate(answers):
+            if isinstance(answer, NoScriptError):
+                await connection.send_packed_command(_packed("EVAL", TAKE, *arguments[number]))
+                answers[number] = await connection.read_response()
+        return answers
+
+    async def _answer(self, connection: AbstractConnection) -> Any:
         try:
-            await self._connection.send_packed_command(_packed("EVALSHA", _SHA, *arguments))
-            return await self._connection.read_response()
-        except NoScriptError:
-            await self._connection.send_packed_command(_packed("EVAL", TAKE, *arguments))
-            return await self._connection.read_response()
+            return await connection.read_response()
+        except NoScriptError as unknown:  # the other answers come all the same
+            return unknown
+
+    async def _connect(self) -> AbstractConnection:
+        if self._redis is None:
+            self._redis = Redis.from_url(
+                self._url(),
+                socket_timeout=None,  # the caller has a limit for all of it
+                socket_connect_timeout=valkey.LIMIT_S,
+                retry=Retry(NoBackoff(), 0),
+            )
+        connection: AbstractConnection = self._redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+        self._connection = connection
+        await connection.connect()  # type: ignore[no-untyped-call]
+        return connection
 
 
 def _packed(*words: str) -> bytes:

@@ -10,21 +10,28 @@ from typing import Final
 import structlog
 from django.conf import settings
 
+from fred import loop_http
 from fred.address_limit import AddressLimit
 from fred.edge import ROUTE, App, Edge, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
 from fred.handler import Limits, ThreadedDjango
+from fred.loop_handler import LoopDjango, at_most
 from fred.request_ids import REQUEST_ID
 from fred.upgrade import events_segment
 from placements import callbacks_asgi, dispatch
+from tenants_api import lease_reads, loop_reads, throttles
 from tenants_api.errors import ApiError
 from tenants_api.event_streams import EventStreams, StreamLimits
 from tenants_api.events_asgi import EventsApp
 
 THREADS: Final = 16
 """Threads for Django's views; more only compete for the interpreter and the database pool."""
+MOST: Final = 1000
+"""Requests that are answered at once; who comes beside them is told so."""
 WAITING: Final = frozenset({"restart", "update", "restore"})
 """Last segments of the routes whose requests wait for what their backend answers."""
+QUICK: Final = frozenset({"status", "provision", "connection"})
+"""Last segments of the routes whose views run on the event loop."""
 WAITING_THREADS: Final = 16
 """Threads for those: each may wait ten seconds, and reads and uploads answer while all of them do."""
 RESERVED: Final = {"/health": 2, "/readyz": 2, "/metrics": 1}
@@ -89,11 +96,12 @@ def route_by_path(routes: dict[str, App], otherwise: App, *, events: App | None 
     return routed
 
 
-def apart(quick: App, *, waiting: App) -> App:
-    """Requests that wait for their backend to `waiting`, so that they keep nobody else from an answer."""
+def apart(views: App, *, quick: App, waiting: App) -> App:
+    """Those who read a little to `quick`, those who wait for their backend to `waiting`, all others to `views`."""
 
     async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
-        app = waiting if scope["path"].rpartition("/")[2] in WAITING else quick
+        last = scope["path"].rpartition("/")[2]
+        app = quick if last in QUICK else waiting if last in WAITING else views
         await app(scope, receive, send)
 
     return chosen
@@ -125,7 +133,7 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
-    views = apart(django_views, waiting=waiting)
+    views = at_most(MOST, besides=RESERVED, app=apart(django_views, quick=LoopDjango(django_views), waiting=waiting))
     routed = route_by_path({callbacks_asgi.PATH: callbacks}, views, events=events)
     edge = Edge(
         routed,
@@ -134,7 +142,10 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
         trusts=lru_cache(maxsize=4096)(config.trusts),
         error_body=error_body,
     )
-    return Web(edge, [_closer(django_views), _closer(waiting), callbacks.close, events.close, edge.close, _drain])
+    quick = (loop_http.requests.close, throttles.close, loop_reads.close, lease_reads.rows.close)
+    return Web(
+        edge, [_closer(django_views), _closer(waiting), callbacks.close, events.close, edge.close, *quick, _drain]
+    )
 
 
 def error_body(scope: Scope, status: int, text: str, name: str) -> tuple[bytes, bytes]:

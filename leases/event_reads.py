@@ -11,13 +11,12 @@ from typing import Any, Final, LiteralString
 from uuid import UUID
 
 import psycopg
-from django.db import connection
 
+from fred.loop_database import LoopConnection, connect
 from leases.events import CHANNEL
 
 PAGE: Final = 100
 """Events of one lease that are read at once."""
-_DJANGOS_OWN: Final = frozenset({"cursor_factory", "context", "prepare_threshold"})
 _WAIT_S: Final = 10.0
 """So long a silent channel is believed; then its connection is tried."""
 _TRY_S: Final = 5.0
@@ -71,7 +70,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._connection = LoopConnection()
 
     async def kept(self, lease: UUID) -> Kept:
         """What is kept of a lease. Raises psycopg.Error or OSError when the database is away."""
@@ -89,7 +88,7 @@ class EventReader:
     async def close(self) -> None:
         """Close the connection."""
         async with self._lock:
-            await self._drop()
+            await self._connection.close()
 
     async def _rows(self, query: LiteralString, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         # Who asked may go away in the middle; the connection is then still in order for the next.
@@ -99,23 +98,7 @@ class EventReader:
 
     async def _ask(self, query: LiteralString, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         async with self._lock:
-            for is_last in (False, True):
-                if self._connection is None:
-                    self._connection = await _connect()
-                try:
-                    cursor = await self._connection.execute(query, params)
-                    return await cursor.fetchall()
-                except (psycopg.Error, OSError):
-                    lost = self._connection.closed
-                    await self._drop()
-                    if is_last or not lost:
-                        raise
-            raise AssertionError("unreachable")
-
-    async def _drop(self) -> None:
-        if self._connection is not None:
-            opened, self._connection = self._connection, None
-            await opened.close()
+            return await self._connection.rows(query, params)
 
 
 @asynccontextmanager
@@ -125,7 +108,7 @@ async def listening() -> AsyncIterator[AsyncIterator[set[UUID]]]:
     Leaving out nothing but what was committed before it was entered. Raises psycopg.Error, OSError or TimeoutError when
     the connection is lost.
     """
-    opened = await _connect()
+    opened = await connect()
     try:
         await opened.execute(f"LISTEN {CHANNEL}")
         yield _told(opened)
@@ -142,9 +125,3 @@ async def _told(opened: psycopg.AsyncConnection[Any]) -> AsyncIterator[set[UUID]
         if not found:
             async with asyncio.timeout(_TRY_S):
                 await opened.execute("SELECT")
-
-
-async def _connect() -> psycopg.AsyncConnection[Any]:
-    found = connection.get_connection_params()
-    parameters = {name: value for name, value in found.items() if name not in _DJANGOS_OWN}
-    return await psycopg.AsyncConnection.connect(**parameters, autocommit=True)

@@ -8,7 +8,8 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection
 
-from fred import metrics
+from fred import metrics, on_loop
+from tenants_api import loop_reads
 from tenants_api.errors import ApiError, unauthorized, unavailable
 from tenants_api.tokens import InvalidToken, TenantToken, access_token, bearer, payload_token
 
@@ -40,18 +41,23 @@ def spend(token: TenantToken, *, now: float | None = None) -> None:
     """
     if token.spent_until <= (time.time() if now is None else now):
         raise _replayed()
+    until = datetime.fromtimestamp(token.spent_until, UTC)
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "INSERT INTO tenants_api_usedtoken (key, expires_at) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
-                [token.replay_key, datetime.fromtimestamp(token.spent_until, UTC)],
-            )
-            is_first = cursor.rowcount == 1
+        is_first = (loop_reads.spend if on_loop.is_here() else _spend)(token.replay_key, until)
     except Error as error:
         log.error("token.not_spent", error=type(error).__name__)  # noqa: TRY400 - the text may hold the key
         raise unavailable() from None
     if not is_first:
         raise _replayed()
+
+
+def _spend(key: str, until: datetime) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO tenants_api_usedtoken (key, expires_at) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
+            [key, until],
+        )
+        return bool(cursor.rowcount == 1)
 
 
 def _replayed() -> ApiError:

@@ -15,7 +15,7 @@ from backends.client import BackendClient, ask_each
 from backends.contract import Absent, LeaseInfo, ProvisionInfo, ProvisionStatus, Unknown
 from backends.releases import ReleaseInfo
 from backends.requests import BackendTarget
-from fred import breaker
+from fred import breaker, http, loop_http, on_loop
 from fred.budget import within
 from fred.connections import let_go
 from placements.models import Placement
@@ -104,7 +104,7 @@ def provision_of(facts: LeaseFacts) -> ProvisionInfo | Absent | Unknown:
             doubt = found
             if others and monotonic() - began >= HEAD_START_S:
                 others[placed.name] = placed
-    found = search(others.values(), facts.uuid, seconds=DEADLINE_S - (monotonic() - began))
+    found = on_loop.blocking(search, others.values(), facts.uuid, seconds=DEADLINE_S - (monotonic() - began))
     if isinstance(found, ProvisionInfo):
         return found
     if fenced:
@@ -125,7 +125,8 @@ def retained_by(tenant: str, lease_uuid: UUID) -> ProvisionInfo | None:
     def is_theirs(found: ProvisionInfo) -> bool:
         return found.status is ProvisionStatus.RETAINED and bool(found.tenant) and found.tenant == tenant
 
-    found = search(targets.configured().values(), lease_uuid, seconds=DEADLINE_S, wanted=is_theirs)
+    everybody = targets.configured().values()
+    found = on_loop.blocking(search, everybody, lease_uuid, seconds=DEADLINE_S, wanted=is_theirs)
     return found if isinstance(found, ProvisionInfo) else None
 
 
@@ -160,7 +161,8 @@ def client(target: BackendTarget, seconds: float = DEADLINE_S) -> BackendClient:
     Meanwhile the caller's thread holds no connection to the database.
     """
     let_go()
-    return BackendClient(target, breaker.of(target.name), limit=max(_LEAST_S, within(seconds)))
+    fetch = loop_http.fetch if on_loop.is_here() else http.fetch
+    return BackendClient(target, breaker.of(target.name), limit=max(_LEAST_S, within(seconds)), fetch=fetch)
 
 
 def _ask(target: BackendTarget, lease_uuid: UUID, seconds: float) -> ProvisionInfo | Absent | Unknown:

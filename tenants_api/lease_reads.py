@@ -10,6 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
+from fred import on_loop
 from fred.connections import let_go
 from leases import sql as lease_sql
 from leases import wake
@@ -18,6 +19,7 @@ from leases.status import TERMINAL, LeaseState
 from reconciliation.facts_types import Unknown
 from reconciliation.sources import Sources
 from tenants_api.errors import internal
+from tenants_api.loop_reads import LeaseRows
 
 HEAD_MAX_AGE: Final = "30 seconds"
 """While the watcher saw a head within this time, what is stored is as new as the chain's last news."""
@@ -64,7 +66,7 @@ class LeaseFacts:
 
 
 _LOAD: Final = """
-    SELECT COALESCE(l.tenant, ''), l.provider_uuid, COALESCE(l.chain_state, 0), l.meta_hash,
+    SELECT l.uuid, COALESCE(l.tenant, ''), l.provider_uuid, COALESCE(l.chain_state, 0), l.meta_hash,
            COALESCE(l.items -> 0 ->> 'sku', ''),
            l.chain_state IS NOT NULL
            AND (l.chain_state >= 3
@@ -78,16 +80,24 @@ _LOAD: Final = """
       FROM leases_lease AS l
       LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
       LEFT JOIN placements_operation AS o ON o.lease_uuid = l.uuid AND o.settled_at IS NULL
-     WHERE l.uuid = %s
+     WHERE l.uuid = ANY(%s)
 """
+
+
+def _freshness() -> list[Any]:
+    return [settings.FRED.chain_id, HEAD_MAX_AGE]
+
+
+rows: Final = LeaseRows(_LOAD, _freshness)
+"""Of requests on the event loop."""
 
 
 def load(uuid: UUID) -> LeaseFacts | None:
     """Read the stored lease; None when there is no row."""
-    row = _prepared_row(_LOAD, [settings.FRED.chain_id, HEAD_MAX_AGE, uuid])
+    row = rows.row(uuid) if on_loop.is_here() else _prepared_row(_LOAD, [*_freshness(), [uuid]])
     if row is None:
         return None
-    tenant, provider_uuid, state, meta_hash, *rest = row
+    _, tenant, provider_uuid, state, meta_hash, *rest = row
     return LeaseFacts(uuid, tenant, provider_uuid, state, bytes(meta_hash), *rest)
 
 
@@ -113,7 +123,7 @@ def current(uuid: UUID, *, anew: bool = False) -> LeaseFacts | None:
     facts = load(uuid)
     if facts is not None and facts.is_known and (not anew or facts.state in TERMINAL):
         return facts
-    match exactly(uuid):
+    match on_loop.blocking(exactly, uuid):
         case ExactLease():
             facts = load(uuid)
             if facts is None or facts.provider_uuid is None:

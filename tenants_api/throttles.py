@@ -6,8 +6,9 @@ from typing import Final
 
 from django.conf import settings
 
-from fred import metrics
-from fred.buckets import Buckets, Draw, retry_after
+from fred import metrics, on_loop
+from fred.buckets import Draw, retry_after
+from fred.loop_buckets import LoopBuckets
 from tenants_api.errors import ApiError
 
 IDLE_S: Final = 300.0
@@ -33,11 +34,16 @@ def is_on() -> bool:
 def charge(tenant: str) -> Draw:
     """Take one token of a tenant whose proof was verified. Raises RateLimited when there is none."""
     buckets = _buckets(settings.FRED.tenant_rate_limit_rps, settings.FRED.tenant_rate_limit_burst)
-    (draw,) = buckets.draw([tenant])
+    draw = on_loop.wait(buckets.take_soon(tenant)) if on_loop.is_here() else buckets.draw([tenant])[0]
     if draw.wait_s > 0:
         metrics.RATE_LIMIT_REJECTIONS.labels(limiter="tenant").inc()
         raise RateLimited(draw)
     return draw
+
+
+async def close() -> None:
+    """End what an event loop has of the buckets."""
+    await _buckets(settings.FRED.tenant_rate_limit_rps, settings.FRED.tenant_rate_limit_burst).close()
 
 
 def info(draw: Draw) -> Mapping[str, str]:
@@ -50,5 +56,5 @@ def info(draw: Draw) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=8)
-def _buckets(rate: float, burst: int) -> Buckets:
-    return Buckets("tenant", rate=rate, burst=burst, idle_s=IDLE_S)
+def _buckets(rate: float, burst: int) -> LoopBuckets:
+    return LoopBuckets("tenant", rate=rate, burst=burst, idle_s=IDLE_S)

@@ -1,0 +1,91 @@
+"""Answers for many askers of an event loop in batches: what is asked for while one runs goes into the next.
+
+One task, so one batch at a time: the more come at once, the less each of them costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+MOST: Final = 200
+"""Questions in one batch."""
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_K_contra = TypeVar("_K_contra", contravariant=True)
+_V_co = TypeVar("_V_co", covariant=True)
+
+
+class Answerer(Protocol[_K_contra, _V_co]):
+    """What a batch is put to; it belongs to one loop and is closed with it."""
+
+    async def answer(self, asked: Sequence[_K_contra], /) -> Sequence[_V_co]:
+        """One answer for each question, in their order. What it raises is raised to everybody in the batch."""
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Together(Generic[_K, _V]):
+    """Belongs to no loop: each that asks has a task and an answerer of its own, while it is the one that asks."""
+
+    def __init__(self, make: Callable[[], Answerer[_K, _V]], *, most: int = MOST) -> None:
+        """`make` gives a loop its answerer; `most` questions are put at once."""
+        self._make = make
+        self._most = most
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def ask(self, question: _K) -> _V:
+        """The answer, once its batch has run."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._task is None or self._task.done():
+            self._begin(loop)
+        future: asyncio.Future[_V] = loop.create_future()
+        self._waiting.append((question, future))
+        self._wake.set()
+        return await future
+
+    async def close(self) -> None:
+        """End the task and its answerer."""
+        if self._task is not None and self._loop is asyncio.get_running_loop():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[tuple[_K, asyncio.Future[_V]]] = []
+        self._wake = asyncio.Event()
+        # In a context of its own: what it logs belongs to no request, not even to the first.
+        self._task = loop.create_task(self._work(self._waiting, self._wake), context=contextvars.Context())
+
+    async def _work(self, waiting: list[tuple[_K, asyncio.Future[_V]]], wake: asyncio.Event) -> None:
+        answerer = self._make()
+        try:
+            while True:
+                await wake.wait()
+                wake.clear()
+                while waiting:
+                    # Who gave up meanwhile is not asked for.
+                    batch = [one for one in waiting[: self._most] if not one[1].done()]
+                    del waiting[: self._most]
+                    if batch:
+                        await _put(answerer, batch)
+        finally:
+            await answerer.close()
+
+
+async def _put(answerer: Answerer[_K, _V], batch: Sequence[tuple[_K, asyncio.Future[_V]]]) -> None:
+    try:
+        answers = await answerer.answer([question for question, _ in batch])
+    except Exception as error:  # noqa: BLE001 - it is raised where it was asked
+        for _, future in batch:
+            if not future.done():
+                future.set_exception(error)
+        return
+    for (_, future), found in zip(batch, answers, strict=True):
+        if not future.done():
+            future.set_result(found)
