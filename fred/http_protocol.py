@@ -151,6 +151,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The answer is written; the next request may start."""
+        self._gentle.flush()
         self._write_until = _NEVER
         self.is_stream = False
         if self.expect_100_continue and self.cycle.more_body:
@@ -213,7 +214,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.transport = _Gentle(self.transport, self)  # type: ignore[assignment]
+        self._gentle = _Gentle(self.transport, self)
+        cycle.transport = self._gentle  # type: ignore[assignment]
         self._write_until = self.loop.time() + self._times.write_s
         self.is_stream = False
         super()._start_asgi_task(cycle, app)
@@ -239,16 +241,35 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class _Gentle:
-    """The transport as an answer sees it: its end is the protocol's to make."""
+    """The transport as an answer sees it: its end is the protocol's to make.
 
-    __slots__ = ("_protocol", "is_closing", "write")
+    What is written first, the head, waits for what follows within the same turn of the loop: one system call for both,
+    and one packet.
+    """
+
+    __slots__ = ("_held", "_protocol", "_transport", "is_closing")
 
     def __init__(self, transport: Transport, protocol: HttpProtocol) -> None:
-        self.write = transport.write
         self.is_closing = transport.is_closing
+        self._transport = transport
         self._protocol = protocol
+        self._held: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            self._held = data
+            self._protocol.loop.call_soon(self.flush)
+        else:
+            self._transport.write(self._held + data)
+            self._held = b""
+
+    def flush(self) -> None:
+        if self._held:
+            self._transport.write(self._held)
+            self._held = b""
 
     def close(self) -> None:
+        self.flush()
         self._protocol.end()
 
 
