@@ -19,9 +19,12 @@ from fred.dev.environment import Environments
 from fred.dev.house import House
 from fred.dev.options import Options
 from fred.dev.ports import Claims, PortTakenError
+from fred.dev.servers import PostgresServer, ValkeyServer
 from fred.dev.supervisor import Child
 from fred.dev.teller import Teller
+from tests.waiting import wait_until
 
+ROOT = Path(__file__).resolve().parents[2]
 STRANGER = """
 import os, signal, socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -184,3 +187,29 @@ def test_what_listens_below_this_process_is_no_stranger(tmp_path):
     chosen = ports.choose({}, free=True)
     with socket.create_server(("127.0.0.1", chosen["api"])):
         ports.refuse_taken(chosen)
+
+
+def test_of_two_houses_that_start_at_once_on_the_same_ports_one_is_told_so(tmp_path):
+    chosen = ports.choose({}, free=True)
+    words = [f"{one.option}={chosen[one.name]}" for one in ports.LISTENERS]
+    houses = [
+        subprocess.Popen(
+            [sys.executable, "manage.py", "dev", "--plain", f"--folder={tmp_path / name}", *words],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in ("one", "two")
+    ]
+    first = wait_until(lambda: next((one for one in houses if one.poll() is not None), None), timeout=120)
+    [other] = [one for one in houses if one is not first]
+    other.terminate()
+    told, stopped = first.communicate(timeout=120)[0], other.communicate(timeout=120)[0]
+    assert told.startswith("dev: these ports are needed:\n")
+    assert f"  {chosen['api']} (tenant API) is taken by another `dev` (process {other.pid}); choose another:" in told
+    assert "Traceback" not in told + stopped
+    assert (first.returncode, other.returncode) == (1, 0)
+    for name in ("one", "two"):
+        PostgresServer(tmp_path / name / "postgres", durable=True).wipe()
+        ValkeyServer(tmp_path / name / "valkey").wipe()
