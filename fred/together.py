@@ -50,10 +50,11 @@ class Together(Generic[_K, _V]):
         return await future
 
     async def close(self) -> None:
-        """End the task and its answerer."""
+        """End the task and its answerer; who still waits is cancelled, whoever asks from now on begins anew."""
         if self._task is not None and self._loop is asyncio.get_running_loop():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            task, self._task = self._task, None
+            task.cancel()
+            await asyncio.wait([task])
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -75,17 +76,24 @@ class Together(Generic[_K, _V]):
                     if batch:
                         await _put(answerer, batch)
         finally:
+            for _, future in waiting:
+                future.cancel()
             await answerer.close()
 
 
 async def _put(answerer: Answerer[_K, _V], batch: Sequence[tuple[_K, asyncio.Future[_V]]]) -> None:
     try:
         answers = await answerer.answer([question for question, _ in batch])
+        answered = list(zip(batch, answers, strict=True))
+    except asyncio.CancelledError:
+        for _, future in batch:
+            future.cancel()
+        raise
     except Exception as error:  # noqa: BLE001 - it is raised where it was asked
         for _, future in batch:
             if not future.done():
                 future.set_exception(error)
         return
-    for (_, future), found in zip(batch, answers, strict=True):
+    for (_, future), found in answered:
         if not future.done():
             future.set_result(found)
