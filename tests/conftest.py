@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 import redis
 
+from tests import quiet
 from tests.services import Services, use_valkey, valkey_of_worker
 
 # Chains of tests serve gRPC in this process. Its fork handlers can hang a child between fork and exec; read at import.
@@ -37,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_services] = services = Services()
         services.start()
     django.setup()
+    quiet.between_tests(config)
 
 
 @pytest.hookimpl(optionalhook=True)
