@@ -45,6 +45,8 @@ class LoopHttp:
         self._loop = None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not None and self._loop.is_closed():  # it ended without `close`
+            self._multi.close()
         self._loop, self._timer, self._is_due = loop, None, False
         self._multi = Multi(max_host_connections=CONNECTIONS, kept_connections=CONNECTIONS)
         loop.add_reader(self._multi.fileno(), self._drive)

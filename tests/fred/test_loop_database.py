@@ -1,0 +1,200 @@
+"""Statements from the event loop, over a real connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import psycopg
+import pytest
+from django.db import connection, connections
+
+from fred import loop_database
+from fred.loop_database import LoopConnection
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PID = "SELECT pg_backend_pid()"
+
+
+def on_a_loop(work):
+    """Run `work(connection)` on a loop of its own; return what it returned."""
+
+    async def main():
+        opened = LoopConnection()
+        try:
+            async with asyncio.timeout(20):
+                return await work(opened)
+        finally:
+            await opened.close()
+
+    return asyncio.run(main())
+
+
+async def pid_of(opened):
+    ((pid,),) = await opened.rows(PID, [])
+    return pid
+
+
+async def cut(pid):
+    """End this session, and wait until it is gone."""
+    other = await loop_database.connect()
+    try:
+        await other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    finally:
+        await other.close()
+
+
+@pytest.fixture
+def opened_so_far(monkeypatch):
+    """What `connect` made, in order."""
+    made, connect = [], loop_database.connect
+
+    async def noted():
+        made.append(await connect())
+        return made[-1]
+
+    monkeypatch.setattr(loop_database, "connect", noted)
+    return made
+
+
+@pytest.mark.parametrize("prepare", [None, True])
+def test_rows_come_back_over_one_connection(prepare, opened_so_far):
+    async def work(opened):
+        one = await opened.rows("SELECT n, n * %s FROM generate_series(1, 3) AS n", [10], prepare=prepare)
+        return one, await opened.rows("SELECT n FROM unnest(%s::int[]) AS n WHERE n > 5", [[1]], prepare=prepare)
+
+    assert on_a_loop(work) == ([(1, 10), (2, 20), (3, 30)], [])
+    assert len(opened_so_far) == 1
+
+
+def test_it_has_the_limits_of_djangos_own_sessions():
+    connection.ensure_connection()
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        (limit,) = cursor.fetchone()
+
+    async def work(opened):
+        return await opened.rows("SELECT current_setting('statement_timeout'), current_database()", [])
+
+    assert on_a_loop(work) == [(limit, connection.settings_dict["NAME"])]
+    assert limit == f"{loop_database.STATEMENT_S:.0f}s"
+
+
+def test_what_it_writes_is_committed_on_return():
+    seen = []
+
+    def look():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT key FROM tenants_api_usedtoken")
+            seen.extend(cursor.fetchall())
+        connection.close()
+
+    async def work(opened):
+        await opened.rows("INSERT INTO tenants_api_usedtoken VALUES (%s, now()) RETURNING key", ["a"])
+        await asyncio.to_thread(look)
+
+    on_a_loop(work)
+    assert seen == [("a",)]
+
+
+def test_a_connection_that_was_cut_is_opened_again(opened_so_far):
+    async def work(opened):
+        first = await pid_of(opened)
+        await cut(first)
+        return first, await pid_of(opened), await pid_of(opened)
+
+    first, second, third = on_a_loop(work)
+    assert first != second == third
+    assert len(opened_so_far) == 3  # one of them was that of who cut
+    assert opened_so_far[0].closed
+
+
+def test_a_statement_whose_connection_is_lost_is_sent_twice_and_no_more(opened_so_far):
+    async def work(opened):
+        with pytest.raises(psycopg.OperationalError):
+            await opened.rows("SELECT pg_terminate_backend(pg_backend_pid())", [])
+        lost = len(opened_so_far)
+        await pid_of(opened)
+        return lost
+
+    assert on_a_loop(work) == 2
+    assert [one.closed for one in opened_so_far] == [True] * 3
+
+
+def test_a_statement_that_fails_by_itself_is_not_sent_again(opened_so_far):
+    async def work(opened):
+        await pid_of(opened)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await opened.rows("SELECT 1 / %s::int", [0])
+        failed = len(opened_so_far)
+        await pid_of(opened)
+        return failed
+
+    assert on_a_loop(work) == 1
+
+
+@pytest.mark.parametrize("was_open", [False, True])
+def test_a_database_that_is_away_raises_and_serves_again_once_it_is_back(was_open, monkeypatch):
+    async def work(opened):
+        if was_open:
+            await cut(await pid_of(opened))
+        with monkeypatch.context() as patched:
+            patched.setitem(connections.settings["default"], "HOST", "127.0.0.1")
+            patched.setitem(connections.settings["default"], "PORT", "1")
+            for _ in range(2):
+                with pytest.raises(psycopg.OperationalError):
+                    await pid_of(opened)
+        return await pid_of(opened)
+
+    assert on_a_loop(work)
+
+
+def has_ended(pid):
+    """Whether the database has no such session any more."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", [pid])
+            return cursor.fetchone()[0]
+    finally:
+        connection.close()
+
+
+async def ended(pid):
+    await asyncio.to_thread(wait_until, lambda: has_ended(pid))
+
+
+def test_a_statement_that_takes_too_long_costs_the_connection(monkeypatch):
+    async def work(opened):
+        first = await pid_of(opened)
+        with monkeypatch.context() as patched:
+            patched.setattr(loop_database, "STATEMENT_S", 0.05)
+            with pytest.raises(TimeoutError):
+                await opened.rows("SELECT pg_sleep(60)", [])
+        await ended(first)
+        return first, await pid_of(opened)
+
+    first, second = on_a_loop(work)
+    assert first != second
+
+
+def test_a_database_that_does_not_answer_is_waited_for_no_longer_than_for_a_statement(monkeypatch, opened_so_far):
+    monkeypatch.setattr(loop_database, "STATEMENT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as deaf, monkeypatch.context() as patched:
+        patched.setitem(connections.settings["default"], "HOST", "127.0.0.1")
+        patched.setitem(connections.settings["default"], "PORT", str(deaf.getsockname()[1]))
+        with pytest.raises(TimeoutError):
+            on_a_loop(pid_of)
+    assert opened_so_far == []
+
+
+def test_closed_it_has_no_session_and_may_be_used_again():
+    async def work(opened):
+        await opened.close()  # nothing was opened yet
+        first = await pid_of(opened)
+        await opened.close()
+        await ended(first)
+        return first, await pid_of(opened)
+
+    first, second = on_a_loop(work)
+    assert first != second

@@ -1,0 +1,180 @@
+"""Outgoing HTTP from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+import uvloop
+
+from fred import loop_http, on_loop
+from fred.http import ErrorKind, Request
+from fred.loop_http import LoopHttp
+from tests.backends.servers import answer, peer, says
+from tests.waiting import wait_until
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def on_a_loop(request):
+    """`on_a_loop(work)`: run `work(http)` on a loop of its own, as tests have it and as the server has it."""
+
+    def run(work, http=None):
+        async def main():
+            made = http or LoopHttp()
+            try:
+                async with asyncio.timeout(20):
+                    return await work(made)
+            finally:
+                await made.close()
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(main())
+
+    return run
+
+
+def test_an_answer_is_that_of_its_request(on_a_loop):
+    with peer(lambda got: answer(200, got.target.encode() + got.body)) as server:
+
+        async def work(http):
+            asked = [Request(f"{server.url}/{number}", body=b"b" if number % 2 else None) for number in range(9)]
+            return [one.body for one in await asyncio.gather(*map(http.fetch, asked))]
+
+        assert on_a_loop(work) == [b"/%d%b" % (number, b"b" if number % 2 else b"") for number in range(9)]
+
+
+def test_many_at_once_share_few_connections(on_a_loop, monkeypatch):
+    monkeypatch.setattr(loop_http, "CONNECTIONS", 4)
+    crowd = threading.Barrier(4, timeout=10)  # each answers only beside three others
+    with peer(lambda _got: crowd.wait() >= 0 and answer(200)) as server:
+
+        async def work(http):
+            return await asyncio.gather(*(http.fetch(Request(f"{server.url}/{number}")) for number in range(40)))
+
+        assert [one.status for one in on_a_loop(work)] == [200] * 40
+        assert server.connections == 4
+
+
+def test_one_after_the_other_they_share_one(on_a_loop):
+    with peer() as server:
+
+        async def work(http):
+            return [(await http.fetch(Request(server.url))).status for _ in range(5)]
+
+        assert on_a_loop(work) == [200] * 5
+        assert server.connections == 1
+
+
+def test_errors_are_answers(on_a_loop):
+    with peer() as closed:
+        pass
+
+    async def work(http):
+        asked = (Request(f"{closed.url}/"), Request("http://[x/"))
+        return await asyncio.gather(*map(http.fetch, asked))
+
+    refused, senseless = on_a_loop(work)
+    assert (refused.status, refused.error.kind) == (None, ErrorKind.REFUSED)
+    assert (senseless.status, senseless.error.kind) == (None, ErrorKind.INVALID)
+
+
+def test_silence_ends_at_the_time_limit_and_others_are_answered_meanwhile(on_a_loop):
+    held = threading.Event()
+    with peer(lambda got: (got.target == "/fast" or held.wait(10)) and answer(200)) as server:
+
+        async def work(http):
+            slow = asyncio.ensure_future(http.fetch(Request(f"{server.url}/slow", timeout=0.3)))
+            fast = [await http.fetch(Request(f"{server.url}/fast")) for _ in range(3)]
+            assert not slow.done()
+            return [*fast, await slow]
+
+        *fast, slow = on_a_loop(work)
+        held.set()
+    assert [one.status for one in fast] == [200] * 3
+    assert slow.error.kind is ErrorKind.TIMEOUT
+
+
+def test_who_waits_for_a_connection_waits_inside_its_time_limit(on_a_loop, monkeypatch):
+    monkeypatch.setattr(loop_http, "CONNECTIONS", 1)
+    held = threading.Event()
+    with peer(lambda _got: held.wait(10) and answer(200)) as server:
+
+        async def work(http):
+            first = asyncio.ensure_future(http.fetch(Request(f"{server.url}/first")))
+            await asyncio.to_thread(wait_until, lambda: server.got)
+            second = await http.fetch(Request(f"{server.url}/second", timeout=0.2))
+            held.set()
+            return await first, second
+
+        first, second = on_a_loop(work)
+        assert [got.target for got in server.got] == ["/first"]
+    assert (first.status, second.error.kind, second.error.sent_nothing) == (200, ErrorKind.CONNECT_TIMEOUT, True)
+
+
+def test_who_stops_waiting_does_no_harm(on_a_loop):
+    held, asked = threading.Event(), threading.Event()
+
+    def script(got):
+        if got.target == "/slow":
+            asked.set()
+            held.wait(10)
+        return answer(200, got.target.encode())
+
+    with peer(script) as server:
+
+        async def work(http):
+            gone = asyncio.ensure_future(http.fetch(Request(f"{server.url}/slow")))
+            while not asked.is_set():
+                assert (await http.fetch(Request(f"{server.url}/x"))).status == 200
+            gone.cancel()
+            await asyncio.wait([gone])
+            at_once = asyncio.ensure_future(http.fetch(Request(f"{server.url}/never")))
+            await asyncio.sleep(0)
+            at_once.cancel()
+            held.set()
+            return [(await http.fetch(Request(f"{server.url}/{number}"))).body for number in range(3)]
+
+        assert on_a_loop(work) == [b"/0", b"/1", b"/2"]
+
+
+def test_a_second_loop_begins_anew(on_a_loop):
+    http = LoopHttp()
+    with peer() as server:
+
+        async def work(http):
+            return (await http.fetch(Request(server.url))).status
+
+        assert asyncio.run(work(http)) == 200  # it ends without a close
+        assert [on_a_loop(work, http), on_a_loop(work, http)] == [200, 200]
+        assert server.connections == 3
+
+
+def test_closed_it_holds_nothing_and_whoever_asks_begins_anew(on_a_loop):
+    with peer() as server:
+
+        async def work(http):
+            await http.close()  # nothing was sent yet
+            found = [(await http.fetch(Request(server.url))).status]
+            waiting = asyncio.ensure_future(http.fetch(Request(f"{server.url}/dropped")))
+            await asyncio.sleep(0)  # it is about to be sent
+            waiting.cancel()
+            await http.close()
+            await http.close()
+            return [*found, (await http.fetch(Request(server.url))).status]
+
+        assert on_a_loop(work) == [200, 200]
+        assert server.connections == 2
+        assert [got.target for got in server.got] == ["/", "/"]
+
+
+def test_a_view_on_the_loop_fetches_without_an_await():
+    with peer(says(200, b"{}")) as server:
+
+        async def main():
+            try:
+                return await on_loop.run(lambda: loop_http.fetch(Request(server.url)), aside=asyncio.to_thread)
+            finally:
+                await loop_http.requests.close()
+
+        assert asyncio.run(main()).status == 200
