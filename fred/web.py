@@ -118,8 +118,11 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-def compose(*, streams: StreamLimits | None = None) -> Web:
-    """Build the application that this process's role asks for; `streams` are other limits than usual on events."""
+def compose(*, streams: StreamLimits | None = None, quick: Callable[[ThreadedDjango], App] = LoopDjango) -> Web:
+    """Build the application that this process's role asks for.
+
+    `streams` are other limits than usual on events, `quick` another way to serve the small reads.
+    """
     config = settings.FRED
     read_s = config.http_read_timeout.total_seconds()
     if settings.HOUSE.fred_role == "admin":
@@ -133,7 +136,7 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
-    views = at_most(MOST, besides=RESERVED, app=apart(django_views, quick=LoopDjango(django_views), waiting=waiting))
+    views = at_most(MOST, besides=RESERVED, app=apart(django_views, quick=quick(django_views), waiting=waiting))
     routed = route_by_path({callbacks_asgi.PATH: callbacks}, views, events=events)
     edge = Edge(
         routed,
@@ -142,9 +145,9 @@ def compose(*, streams: StreamLimits | None = None) -> Web:
         trusts=lru_cache(maxsize=4096)(config.trusts),
         error_body=error_body,
     )
-    quick = (loop_http.requests.close, throttles.close, loop_reads.close, lease_reads.rows.close)
+    readers = (loop_http.requests.close, throttles.close, loop_reads.close, lease_reads.rows.close)
     return Web(
-        edge, [_closer(django_views), _closer(waiting), callbacks.close, events.close, edge.close, *quick, _drain]
+        edge, [_closer(django_views), _closer(waiting), callbacks.close, events.close, edge.close, *readers, _drain]
     )
 
 

@@ -28,6 +28,12 @@ AHEAD_S = 5
 BACK_S = 12
 """How old tokens are made: what is left of their thirty seconds is the time for one measurement."""
 BARE_APP = "fred.bench.bare_api:app"
+WAYS = {
+    "loop": "fred.asgi:application",
+    "threads": "fred.bench.ways:threads",
+    "handler": "fred.bench.ways:handler",
+}
+"""The application of each way."""
 _LIMITS = {
     "PROVIDER_RATE_LIMIT_RPS": "1000000",
     "PROVIDER_RATE_LIMIT_BURST": "1000000",
@@ -40,13 +46,17 @@ _TENANTS = "SELECT uuid::text, tenant FROM leases_lease WHERE phase = 'active' O
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is measured: calls of one route over so many leases, at each of these numbers of connections."""
+    """What is measured: calls of one route over so many leases, at each of these numbers of connections.
+
+    `way` is how the web process serves them, one of `WAYS`; the product does it on its event loop.
+    """
 
     route: str
     leases: int = 1000
     calls: int = 5000
     connections: tuple[int, ...] = (1, 16, 64)
     web: int = 1
+    way: str = "loop"
     floor: bool = True
     wait_s: float = 300.0
 
@@ -86,7 +96,7 @@ def measure(stage: Stage, settings: Settings) -> Report:
     house.supervisor.end("web")
     ports = [house.ports["api"], *(free_port() for _ in range(settings.web - 1))]
     for number, port in enumerate(ports):
-        stage.start_web(f"web-{number}", port, _LIMITS)
+        stage.start_web(f"web-{number}", port, _LIMITS, app=WAYS[settings.way])
     _wait_until_up(stage, ports, settings)
     ours, costs = _levels(stage, mint, ports, settings)
     said = {
@@ -94,6 +104,7 @@ def measure(stage: Stage, settings: Settings) -> Report:
         "leases": settings.leases,
         "calls": settings.calls,
         "web processes": settings.web,
+        "way": settings.way,
     }
     if not settings.floor:
         return Report("api", said, ours, processes=costs)

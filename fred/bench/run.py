@@ -56,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N", help="connections, one measurement at each of these numbers; default 1 16 64",
     )  # fmt: skip
     _add_number(reads, "--web", MOST_WEBS, default=1, meaning="web processes")
+    reads.add_argument(
+        "--way", choices=api.WAYS, default="loop",
+        help="how they serve the calls: on the event loop as the product does, on threads, by Django's own handler",
+    )  # fmt: skip
     for scenario in (leases, calls, posts, reads):
         scenario.add_argument(
             "--json", type=arguments.file_to_write, default=None, metavar="PATH", help="write the report here too"
@@ -147,6 +151,7 @@ def _measure(stage: Stage, options: Mapping[str, Any]) -> Report:
                 calls=options["count"],
                 connections=tuple(options["connections"]),
                 web=options["web"],
+                way=options["way"],
                 floor=floor,
                 wait_s=wait_s,
             ),

@@ -116,6 +116,11 @@ def open_folder():
             "calls_per_second_2",
             id="api",
         ),
+        pytest.param(
+            ["api", "--route", "status", "--way", "handler", "--leases", "20", "--count", "40", "--connections", "2"],
+            "calls_per_second_2",
+            id="api-handler",
+        ),
     ],
 )
 def test_a_small_bench_runs_to_its_end_and_leaves_nothing(tmp_path, open_folder, words, figure):
