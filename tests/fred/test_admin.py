@@ -7,7 +7,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import reverse
 
 from backends.models import HealthCheck
@@ -20,7 +20,7 @@ from tenants_api.models import IdempotencyKey, TenantRequest, UsedToken
 from tests.factories.leases import ChainCursorFactory, LeaseFactory, PayloadFactory
 from tests.factories.placements import CommandFactory, OperationFactory, PlacementFactory
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.fred.admin_urls")]
+pytestmark = pytest.mark.django_db
 OURS = [
     model
     for app in ("fred", "leases", "backends", "placements", "reconciliation", "tenants_api")
@@ -31,9 +31,17 @@ SHOWN = [*(model for model in OURS if model is not SweepBackend), User, Group]
 NOW = "2026-01-01T00:00Z"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def routes():
+    """The admin server's; Django reads them anew for each change of this setting, which takes longer than a page."""
+    with override_settings(ROOT_URLCONF="tests.fred.admin_urls"):
+        yield
+
+
 @pytest.fixture
 def operator(client, settings):
-    """A client that is logged in as the operator."""
+    """A client that is logged in as the operator; no request of it is for a static file, whose list takes long."""
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "whitenoise" not in name]
     settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
     client.force_login(User.objects.create_superuser("operator"))
     return client
