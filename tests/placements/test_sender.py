@@ -127,7 +127,8 @@ def test_a_fenced_backend_gets_nothing(backend, sender, fields):
 
 
 @pytest.mark.parametrize("kind", ["provision", "deprovision"])
-def test_op_rbk9_a_fence_breaks_off_what_runs_and_its_end_goes_on(backend, sender, kind):
+def test_op_rbk9_a_fence_breaks_off_what_runs_and_its_end_goes_on(backend, sender, kind, monkeypatch):
+    monkeypatch.setattr(targets, "FRESH_S", 0.2)
     held = Hang(202 if kind == "provision" else 200)
     backend.script[kind].append(held)
     if kind == "provision":
