@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
+from fred.http_protocol import HttpProtocol
 from fred.limits import MAX_DRAINED_BYTES, MAX_HEAD_BYTES, OPEN_STREAM, Times
 from tests.fred.served import echo, live, served, upgrade
 from tests.waiting import wait_until
@@ -129,6 +131,80 @@ def test_upgrades_to_other_protocols_are_ignored(server):
 
 def test_a_websocket_opens_nowhere_unless_it_is_said(server):
     assert server.ask(upgrade(b"/x")).body == b"0 /x"
+
+
+class Written:
+    """A transport that notes what is written to it."""
+
+    def __init__(self, transport, writes):
+        self._transport, self._writes = transport, writes
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+    def write(self, data):
+        self._writes.append(bytes(data))
+        self._transport.write(data)
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """What servers of this test hand to their transports, each time in one system call."""
+    made, connection_made = [], HttpProtocol.connection_made
+    monkeypatch.setattr(
+        HttpProtocol, "connection_made", lambda one, transport: connection_made(one, Written(transport, made))
+    )
+    return made
+
+
+def test_head_and_body_of_a_whole_answer_are_written_at_once(writes):
+    with served(echo) as server, server.connect() as line:
+        line.send(get(b"/1") + get(b"/2"))
+        assert [line.answer().body for _ in range(2)] == [b"0 /1", b"0 /2"]
+    assert [(one[:15], one[-8:]) for one in writes] == [
+        (b"HTTP/1.1 200 OK", b"\r\n\r\n0 /" + b"%d" % n) for n in (1, 2)
+    ]
+
+
+def test_the_answer_that_ends_its_connection_is_written_at_once_too(writes):
+    with served(closing) as server, server.connect() as line:
+        line.send(get())
+        assert line.answer(head_only=True).status == 400
+        assert line.rest() == b"2\r\nno\r\n0\r\n\r\n"
+    assert len(writes) == 1
+
+
+def test_the_head_of_a_head_is_written_alone(writes):
+    with served(echo) as server, server.connect() as line:
+        for _ in range(2):
+            line.send(b"HEAD /x HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert line.answer(head_only=True).headers["content-length"] == "4"
+    assert [one[-4:] for one in writes] == [b"\r\n\r\n"] * 2
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_the_head_does_not_wait_for_a_body_that_comes_later(is_stream, writes):
+    read = threading.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await live(receive, send)
+            return
+        if is_stream:
+            scope[OPEN_STREAM]()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        for part in (b"a", b"b"):
+            await asyncio.to_thread(read.wait, 10)
+            read.clear()
+            await send({"type": "http.response.body", "body": part, "more_body": part == b"a"})
+
+    with served(app) as server, server.connect() as line:
+        line.send(get())
+        assert line.answer(head_only=True).status == 200
+        for part in (b"a", b"b"):
+            read.set()
+            assert line._reader.read(1) == part
+    assert [one[-1:] for one in writes] == [b"\n", b"a", b"b"]
 
 
 async def deaf(scope, receive, send):
