@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from fred import counting
 from fred.metrics import CHAIN_STALE_READS
 from leases.chain.client import ChainLease
 from leases.status import TERMINAL
@@ -109,7 +110,7 @@ def store_reads(
         cursor.execute(_STORE, _columns(rows, claimed or {}))
         stored = {uuid: Stored(changed=changed, woken=woken) for uuid, changed, woken in cursor.fetchall()}
     if not exact and len(stored) < len(rows):
-        CHAIN_STALE_READS.labels("list_leases").inc(len(rows) - len(stored))
+        counting.count(CHAIN_STALE_READS.labels("list_leases"), len(rows) - len(stored))
     return stored
 
 

@@ -14,7 +14,7 @@ from reconciliation import facts
 from reconciliation.sources import Sources
 from tests.reconciliation.chains import lease
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def stale(query):
