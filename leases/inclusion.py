@@ -27,7 +27,7 @@ from leases.lane_evidence import Overtaken, TookEffect
 from leases.models import ChainTx
 from leases.node import client, lane_label
 from leases.tx_sql import Bound, OpenTx
-from leases.wishes import REACHED, Standing, standing_as_read
+from leases.wishes import REACHED, WishState, wish_state_as_read
 
 log = structlog.get_logger("leases.lanes")
 
@@ -177,7 +177,7 @@ def _decided_by(found: Overtaken | TookEffect, tx: OpenTx) -> bool:
     def record() -> None:
         sql.lock(action.lease for action in found.actions)
         woken = store_exact(found.reads)
-        for state, kind in (("done", Standing.DONE), ("moot", Standing.MOOT)):
+        for state, kind in (("done", WishState.DONE), ("moot", WishState.MOOT)):
             tx_sql.close_actions((id_ for id_, one in found.how.items() if one is kind), tx=tx.id, state=state)
         tx_sql.free_signer(tx.signer)
         text = "no node finds it; its sequence is used and its leases are where it takes them"
@@ -242,18 +242,18 @@ def _failed(tx: OpenTx, result: TxResult, chain: ChainClient) -> bool:
     what = verdict(result.codespace, result.code)
     fee_or_gas = what in {Verdict.GAS, Verdict.FEE}
     reads = {} if fee_or_gas else dict(chain.leases([action.lease for action in actions]))
-    how = {action.id: standing_as_read(action.verb, reads[action.lease]) for action in actions} if reads else {}
+    how = {action.id: wish_state_as_read(action.verb, reads[action.lease]) for action in actions} if reads else {}
     delays = {
-        action.id: _delay(action, what, how.get(action.id, Standing.SEND))
+        action.id: _delay(action, what, how.get(action.id, WishState.SEND))
         for action in actions
-        if how.get(action.id) not in {Standing.DONE, Standing.MOOT}
+        if how.get(action.id) not in {WishState.DONE, WishState.MOOT}
     }
 
     def record() -> None:
         sql.lock(action.lease for action in actions)
         woken = store_exact(reads)
         closed: set[UUID] = set()
-        for state, kind in (("done", Standing.DONE), ("moot", Standing.MOOT)):
+        for state, kind in (("done", WishState.DONE), ("moot", WishState.MOOT)):
             ended = [action for action in actions if how.get(action.id) is kind]
             tx_sql.close_actions((action.id for action in ended), tx=tx.id, state=state)
             closed |= {action.lease for action in ended}
@@ -273,6 +273,7 @@ def _failed(tx: OpenTx, result: TxResult, chain: ChainClient) -> bool:
 
     if not _recorded(record):
         return False
+    simulations.forget(tx.kind)
     _count_failure(tx, what)
     log.warning(
         "lane.failed", tx=tx.tx_hash, kind=tx.kind, leases=len(actions), again=len(delays), code=result.code,
@@ -281,11 +282,11 @@ def _failed(tx: OpenTx, result: TxResult, chain: ChainClient) -> bool:
     return True
 
 
-def _delay(action: Bound, what: Verdict, how: Standing) -> timedelta:
+def _delay(action: Bound, what: Verdict, how: WishState) -> timedelta:
     """How long an action waits that its transaction did not serve. More gas is tried at once."""
     if what is Verdict.GAS:
         return timedelta()
-    if how is Standing.DOUBT or what in {Verdict.NOT_NOW, Verdict.MISCONFIGURED, Verdict.FEE, Verdict.PERMANENT}:
+    if how is WishState.DOUBT or what in {Verdict.NOT_NOW, Verdict.MISCONFIGURED, Verdict.FEE, Verdict.PERMANENT}:
         return due.back_off(action.attempts)
     return timedelta() if action.attempts <= 2 else due.back_off(action.attempts - 2)
 
@@ -305,7 +306,7 @@ def _refused(tx: OpenTx, answer: Broadcast, what: Verdict) -> None:
         "lane.refused", tx=tx.tx_hash, kind=tx.kind, code=answer.code, codespace=answer.codespace,
         raw_log=answer.raw_log[:300], sequence_refusals=tx_sql.sequence_refusals(tx.signer),
     )  # fmt: skip
-    _count_failure(tx, what)
+    simulations.forget(tx.kind)
     _dropped(tx, answer=answer, what=what, log_text=answer.raw_log, epoch=tx.epoch)
 
 
@@ -338,7 +339,10 @@ def _dropped(
         _tell(tx)
         transaction.on_commit(lambda: hint.send(LANES))
 
-    return _recorded(record)
+    if not _recorded(record):
+        return False
+    _count_failure(tx, what)
+    return True
 
 
 def _free_signer(tx: OpenTx, what: Verdict | None, *, error: str) -> None:
@@ -374,8 +378,8 @@ def _recorded(work: Callable[[], None]) -> bool:
     return True
 
 
-def _count_failure(tx: OpenTx, what: Verdict) -> None:
-    simulations.forget(tx.kind)
+def _count_failure(tx: OpenTx, what: Verdict | None) -> None:
+    """Called once the failure is recorded: whoever was too late has not decided it."""
     if tx.kind in NAMES:
         metrics.TRANSACTIONS.labels(NAMES[tx.kind], "error").inc()
     if what in {Verdict.GAS, Verdict.FEE} and tx.kind == "ack":

@@ -25,7 +25,7 @@ from leases.chain.signer import Estimate, GasSource, Signer, WouldFail
 from leases.chain.tx import MAX_TX_BYTES
 from leases.lane_sql import Pick
 from leases.status import LeaseState
-from leases.wishes import Standing, standing, standing_as_read
+from leases.wishes import WishState, wish_state, wish_state_as_read
 
 log = structlog.get_logger("leases.lanes")
 
@@ -153,7 +153,7 @@ def draft(picks: Sequence[Pick], *, signer: Signer, chain: ChainClient, account:
     Raises `WouldFail` for a failure that no choice of leases avoids, and what `ChainClient.account` raises.
     """
     made = Draft(account=account)
-    unread = [pick for pick in picks if _sort(made, pick, standing(pick.verb, _stored(pick))) is Standing.DOUBT]
+    unread = [pick for pick in picks if _sort(made, pick, wish_state(pick.verb, _stored(pick))) is WishState.DOUBT]
     _read(made, unread, chain)
     made.sent, made.left = _one_history(made.sent, made.left, lane=str(signer.index or 0))
     if made.sent:
@@ -165,12 +165,12 @@ def _stored(pick: Pick) -> LeaseState | None:
     return None if pick.chain_state is None else LeaseState.parse(pick.chain_state)
 
 
-def _sort(made: Draft, pick: Pick, how: Standing) -> Standing:
-    if how is Standing.SEND:
+def _sort(made: Draft, pick: Pick, how: WishState) -> WishState:
+    if how is WishState.SEND:
         made.sent.append(pick)
-    elif how is Standing.DONE:
+    elif how is WishState.DONE:
         made.done.append(pick)
-    elif how is Standing.MOOT:
+    elif how is WishState.MOOT:
         made.moot.append(pick)
     return how
 
@@ -183,7 +183,7 @@ def _read(made: Draft, picks: Sequence[Pick], chain: ChainClient) -> None:
     made.reads |= reads
     for pick in picks:
         read = reads[pick.lease]
-        if _sort(made, pick, standing_as_read(pick.verb, read)) is Standing.DOUBT:
+        if _sort(made, pick, wish_state_as_read(pick.verb, read)) is WishState.DOUBT:
             made.refused[pick.id] = read.reason if isinstance(read, Unknown) else "the chain shows no such lease"
 
 

@@ -19,7 +19,7 @@ from leases import tx_sql
 from leases.chain.client import Absent, ChainClient, ExactLease, Unknown
 from leases.chain.errors import ChainError
 from leases.tx_sql import Bound, OpenTx
-from leases.wishes import Standing, standing_as_read
+from leases.wishes import WishState, wish_state_as_read
 
 log = structlog.get_logger("leases.lanes")
 
@@ -30,7 +30,7 @@ Not so where a node died right after a block: it never finds that block's transa
 """
 SAMPLE = 3
 MOST_SIGHTINGS = 1000
-OVER = frozenset({Standing.DONE, Standing.MOOT})
+OVER = frozenset({WishState.DONE, WishState.MOOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TookEffect:
 
     actions: Sequence[Bound]
     reads: Mapping[UUID, ExactLease]
-    how: Mapping[int, Standing]
+    how: Mapping[int, WishState]
 
 
 class Sightings:
@@ -80,7 +80,7 @@ def of_used_sequence(tx: OpenTx, chain: ChainClient) -> Overtaken | TookEffect |
     used_for = sightings.since(tx.id)
     some = actions[:SAMPLE]
     reads = chain.leases([action.lease for action in some])
-    if any(_standing(action, reads[action.lease], used_at) is Standing.SEND for action in some):
+    if any(_wish_state(action, reads[action.lease], used_at) is WishState.SEND for action in some):
         log.warning("lane.key_used_elsewhere", signer=tx.signer, tx=tx.tx_hash, ours=tx.sequence, height=used_at)
         return Overtaken()
     return _effect(actions, used_at, chain) if used_for >= INDEX_LOST_AFTER else None
@@ -88,17 +88,17 @@ def of_used_sequence(tx: OpenTx, chain: ChainClient) -> Overtaken | TookEffect |
 
 def _effect(actions: Sequence[Bound], used_at: int, chain: ChainClient) -> TookEffect | None:
     found = chain.leases([action.lease for action in actions])
-    how = {action.id: _standing(action, found[action.lease], used_at) for action in actions}
+    how = {action.id: _wish_state(action, found[action.lease], used_at) for action in actions}
     if not OVER.issuperset(how.values()):
         return None
     return TookEffect(actions, {uuid: read for uuid, read in found.items() if isinstance(read, ExactLease)}, how)
 
 
-def _standing(action: Bound, read: ExactLease | Absent | Unknown, used_at: int) -> Standing:
+def _wish_state(action: Bound, read: ExactLease | Absent | Unknown, used_at: int) -> WishState:
     """How it stands by a read of that height or later; an older one leaves it in doubt."""
     if not isinstance(read, ExactLease) or read.height < used_at:
-        return Standing.DOUBT
-    return standing_as_read(action.verb, read)
+        return WishState.DOUBT
+    return wish_state_as_read(action.verb, read)
 
 
 def _sequence_used_at(tx: OpenTx, chain: ChainClient) -> int | None:

@@ -8,8 +8,8 @@ from leases.chain.client import Absent, ExactLease, Unknown
 from leases.status import LeaseState
 
 
-class Standing(Enum):
-    """How a wish stands."""
+class WishState(Enum):
+    """How a wish for the chain stands."""
 
     SEND = auto()  # the chain can still grant it
     DONE = auto()  # the lease is where it was wanted to be, whoever brought it there
@@ -23,18 +23,18 @@ REACHED = {"ack": LeaseState.ACTIVE, "reject": LeaseState.REJECTED, "close": Lea
 _FROM = {"ack": LeaseState.PENDING, "reject": LeaseState.PENDING, "close": LeaseState.ACTIVE}
 
 
-def standing(verb: str, state: LeaseState | None) -> Standing:
+def wish_state(verb: str, state: LeaseState | None) -> WishState:
     """Say how a wish stands for a lease in this state; None is a state nobody has read or nobody knows."""
     if state is None or state is LeaseState.UNSPECIFIED:
-        return Standing.DOUBT
+        return WishState.DOUBT
     if state is REACHED[verb]:
-        return Standing.DONE
+        return WishState.DONE
     if state is _FROM[verb]:
-        return Standing.SEND
+        return WishState.SEND
     # Only a close can stand before its time (PENDING): its maker has to decide again.
-    return Standing.MOOT
+    return WishState.MOOT
 
 
-def standing_as_read(verb: str, read: ExactLease | Absent | Unknown) -> Standing:
+def wish_state_as_read(verb: str, read: ExactLease | Absent | Unknown) -> WishState:
     """The same for an exact read. A lease that was not found or not read is in doubt, never ended."""
-    return standing(verb, read.lease.state) if isinstance(read, ExactLease) else Standing.DOUBT
+    return wish_state(verb, read.lease.state) if isinstance(read, ExactLease) else WishState.DOUBT
