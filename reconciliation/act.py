@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from django.conf import settings
 
-from fred import metrics
+from fred import counting, metrics
 from leases import events
 from leases import sql as lease_sql
 from placements import transitions
@@ -78,7 +78,7 @@ def start_provision(leases: Sequence[Decided], outcome: Outcome) -> None:
         outcome.tell(one.uuid, "provisioning")
     sql.insert_operations(rows, valid_for=VALID_FOR)
     lease_sql.touch(one.uuid for one in leases)
-    metrics.RECONCILER_ACTIONS.labels("provisioned").inc(len(leases))
+    counting.count(metrics.RECONCILER_ACTIONS.labels("provisioned"), len(leases))
     outcome.dispatch = True
 
 
@@ -99,7 +99,7 @@ def record_outcome(leases: Sequence[Decided], outcome: Outcome) -> None:
         if to is OperationState.ACCEPTED:
             sql.stop_pushing(moved)
         if refusal == TIMED_OUT:
-            metrics.CALLBACK_TIMEOUTS.inc(len(moved))
+            counting.count(metrics.CALLBACK_TIMEOUTS, len(moved))
     for one in leases:
         operation = one.facts.operation
         if operation is not None and operation.is_restore and one.act.to is OperationState.ACCEPTED:
@@ -148,7 +148,7 @@ def acknowledge(leases: Sequence[Decided], outcome: Outcome) -> None:
     sql.adopt({one.uuid: one.act.adopt for one in leases if one.act.adopt})
     sql.drop_actions([one.uuid for one in leases], verb="reject")
     sql.want([(one.uuid, "ack", "", one.act.operation, None) for one in leases], valid_for=None)
-    metrics.RECONCILER_ACTIONS.labels("acknowledged").inc(sum(one.act.operation is None for one in leases))
+    counting.count(metrics.RECONCILER_ACTIONS.labels("acknowledged"), sum(one.act.operation is None for one in leases))
     outcome.lanes = True
 
 
@@ -182,7 +182,7 @@ def send_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
     uuids = [one.uuid for one in leases]
     sql.let_go_of_payloads(uuids, kept_for=PAYLOAD_KEPT_FOR)
     lease_sql.touch(uuids)
-    metrics.RECONCILER_ACTIONS.labels("deprovisioned").inc(sum(bool(one.facts.listed) for one in leases))
+    counting.count(metrics.RECONCILER_ACTIONS.labels("deprovisioned"), sum(bool(one.facts.listed) for one in leases))
     for one in leases:
         if one.facts.last_status != "deprovisioning":
             outcome.tell(one.uuid, "deprovisioning")
@@ -193,13 +193,15 @@ def park_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
     """Put parts of removals aside: nobody pushes them until their backend takes calls again."""
     sql.park_teardowns([(one.uuid, backend) for one in leases for backend in one.act.backends])
     for one in leases:
-        metrics.DEFERRED_CLOSES.labels("parked", one.decision.reason).inc(len(one.act.backends))
+        counting.count(metrics.DEFERRED_CLOSES.labels("parked", one.decision.reason), len(one.act.backends))
 
 
 def resume_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
     """Go on with what was put aside."""
     sql.resume_teardowns([(one.uuid, backend) for one in leases for backend in one.act.backends])
-    metrics.DEFERRED_CLOSES.labels("dispatched", "backend_fenced").inc(sum(len(one.act.backends) for one in leases))
+    counting.count(
+        metrics.DEFERRED_CLOSES.labels("dispatched", "backend_fenced"), sum(len(one.act.backends) for one in leases)
+    )
     outcome.dispatch = True
 
 
@@ -232,6 +234,9 @@ ACTS: Mapping[type, Callable[[Sequence[Decided], Outcome], None]] = {
     **command_acts.ACTS,
 }
 """Acts that write rows; what is not here (Rest, Wait, Need) changes nothing but the lease itself."""
+
+WRITES_PLACEMENTS: Final = (d.StartProvision, d.Settle, d.GiveUp, d.EndWithLease, d.Acknowledge, d.Adopt)
+"""Acts that say where a lease is, or that it is nowhere."""
 
 
 def act(decided: Iterable[Decided]) -> Outcome:
@@ -266,7 +271,7 @@ def _settle(leases: Sequence[Decided], *, outcome: str) -> None:
         return
     settled = sql.settle_operations([one.act.operation for one in leases])
     for backend, kind, seconds in settled:
-        metrics.PROVISIONINGS.labels(outcome, backend, kind).inc()
+        counting.count(metrics.PROVISIONINGS.labels(outcome, backend, kind))
         if seconds is not None:
-            metrics.PROVISIONING_SECONDS.labels(backend, kind).observe(seconds)
+            counting.observe(metrics.PROVISIONING_SECONDS.labels(backend, kind), seconds)
     lease_sql.touch(one.uuid for one in leases)

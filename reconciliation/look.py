@@ -20,8 +20,8 @@ from fred import crash, due, metrics
 from fred.tasks import DISPATCH, LANES, LOOK, hint
 from leases.models import Lease
 from placements import dispatch, routing
-from reconciliation import act_sql, facts, facts_sql, rotation
-from reconciliation.act import Decided, Outcome, act
+from reconciliation import act_sql, facts, facts_sql, placement_writes, rotation
+from reconciliation.act import WRITES_PLACEMENTS, Decided, Outcome, act
 from reconciliation.decide import decide
 from reconciliation.decisions import Decision, Need, Rest, StartProvision, Wait
 from reconciliation.facts_types import LeaseFacts, Limits, NeedKind, WorldFact
@@ -231,7 +231,8 @@ def _finish(
         act_sql.insert_records(_records(left, decisions, known))
         return outcome, left
 
-    outcome, left = due.in_transaction(write)
+    with placement_writes.watched(writes=any(isinstance(one.act, WRITES_PLACEMENTS) for one in decisions.values())):
+        outcome, left = due.in_transaction(write)
     _count(left, decisions, known, attempts)
     return outcome, len(left) < len(epochs) or any(decisions[uuid].after == timedelta() for uuid in left)
 

@@ -14,8 +14,8 @@ from placements.push_sql import ANSWER_MARGIN
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How the two leases of a restore stand. The placement and its backend are those of the source."""
+class RestoreLeases:
+    """The two leases of a restore. The placement and its backend are those of the source."""
 
     state: int | None
     tenant: str
@@ -29,7 +29,7 @@ class Standing:
     timeout_ms: int
 
 
-_STANDING: Final = """
+_LEASES: Final = """
     SELECT t.chain_state, COALESCE(t.tenant, ''), t.provider_uuid,
            EXISTS (SELECT FROM placements_placement WHERE lease_uuid = t.uuid)
            OR EXISTS (SELECT FROM placements_operation WHERE lease_uuid = t.uuid AND settled_at IS NULL)
@@ -55,10 +55,10 @@ _STANDING: Final = """
 """
 
 
-def standing(target: UUID, source: UUID) -> Standing | None:
+def leases_of(target: UUID, source: UUID) -> RestoreLeases | None:
     """How the two leases stand; None when the target was never read."""
-    found = _rows(_STANDING, source, target)
-    return Standing(*found[0]) if found else None
+    found = _rows(_LEASES, source, target)
+    return RestoreLeases(*found[0]) if found else None
 
 
 @dataclass(frozen=True, slots=True)

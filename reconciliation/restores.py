@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from fred import due, metrics
+from fred import counting, due, metrics
 from leases import sql as lease_sql
 from leases import wake
 from leases.status import LeaseState
@@ -22,6 +22,7 @@ from placements.callback_urls import callback_urls
 from placements.models import Placement
 from placements.pushes import Claimed
 from placements.status import OperationState
+from reconciliation import placement_writes
 from reconciliation import restore_sql as sql
 from reconciliation.act import VALID_FOR
 
@@ -63,7 +64,8 @@ def admit_restore(wish: Wish) -> Claimed | Earlier | Obstacle:
     After an attempt was written no look provisions the lease any more: its epoch has moved on, and one operation of a
     lease is open at most.
     """
-    return due.in_transaction(lambda: _admit(wish))
+    with placement_writes.watched():
+        return due.in_transaction(lambda: _admit(wish))
 
 
 def standing_of(operation: UUID) -> Earlier | None:
@@ -85,11 +87,12 @@ def settle_unmade(operation: UUID, lease: UUID) -> None:
                 return
             _, backend, seconds = closed
             news.wake([lease], touched=True)
-            metrics.PROVISIONINGS.labels("error", backend, "restore").inc()
+            counting.count(metrics.PROVISIONINGS.labels("error", backend, "restore"))
             if seconds is not None:
-                metrics.PROVISIONING_SECONDS.labels(backend, "restore").observe(seconds)
+                counting.observe(metrics.PROVISIONING_SECONDS.labels(backend, "restore"), seconds)
 
-    due.in_transaction(settle)
+    with placement_writes.watched():
+        due.in_transaction(settle)
 
 
 def _admit(wish: Wish) -> Claimed | Earlier | Obstacle:
@@ -99,10 +102,10 @@ def _admit(wish: Wish) -> Claimed | Earlier | Obstacle:
             if (before.lease_uuid, before.source_lease_uuid) != (wish.target, wish.source):
                 return Obstacle.TARGET_BUSY
             return Earlier(OperationState(before.state), before.refusal, before.error)
-        standing = sql.standing(wish.target, wish.source)
-        if standing is None or not _may_take(standing, wish):
+        leases = sql.leases_of(wish.target, wish.source)
+        if leases is None or not _may_take(leases, wish):
             return Obstacle.NOT_PENDING
-        if obstacle := _obstacle(standing):
+        if obstacle := _obstacle(leases):
             return obstacle
         claimed_at = time.monotonic()
         urls = callback_urls(settings.FRED.callback_base_url, wish.operation)
@@ -110,33 +113,33 @@ def _admit(wish: Wish) -> Claimed | Earlier | Obstacle:
             wish.operation,
             wish.target,
             wish.source,
-            backend=standing.backend,
+            backend=leases.backend,
             urls=urls,
             request_id=wish.request_id,
             valid=VALID_FOR,
         )
         news.wake([wish.target], touched=True)
         lease_sql.touch([wish.source])
-        return Claimed(wish.operation, epoch, standing.backend, claimed_at)
+        return Claimed(wish.operation, epoch, leases.backend, claimed_at)
 
 
-def _may_take(standing: sql.Standing, wish: Wish) -> bool:
+def _may_take(leases: sql.RestoreLeases, wish: Wish) -> bool:
     """Whether the new lease is still what the caller saw: his, ours and PENDING."""
-    return (standing.state, standing.tenant, standing.provider_uuid) == (
+    return (leases.state, leases.tenant, leases.provider_uuid) == (
         LeaseState.PENDING,
         wish.tenant,
         settings.FRED.provider_uuid,
     )
 
 
-def _obstacle(standing: sql.Standing) -> Obstacle | None:
-    if not standing.placement:
+def _obstacle(leases: sql.RestoreLeases) -> Obstacle | None:
+    if not leases.placement:
         return Obstacle.NOT_KEPT
-    if standing.placement == Placement.Status.LOST:
+    if leases.placement == Placement.Status.LOST:
         return Obstacle.LOST
     settled = {Placement.Status.CONFIRMED, Placement.Status.ATTEMPTED}
-    if standing.placement not in settled or standing.source_attempt_is_open or not standing.takes_calls:
+    if leases.placement not in settled or leases.source_attempt_is_open or not leases.takes_calls:
         return Obstacle.UNCLEAR
-    if standing.source_is_owned:
+    if leases.source_is_owned:
         return Obstacle.SOURCE_BUSY
-    return Obstacle.TARGET_BUSY if standing.target_is_taken else None
+    return Obstacle.TARGET_BUSY if leases.target_is_taken else None
