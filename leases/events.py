@@ -26,8 +26,9 @@ _RECORD: Final = """
         SELECT uuid FROM leases_lease WHERE uuid = ANY(%s) ORDER BY uuid FOR NO KEY UPDATE
     ), made AS (
         INSERT INTO leases_statusevent (lease_uuid, status, error, request_id, at)
-        SELECT n.lease, n.status, n.error, %s, clock_timestamp()
-          FROM unnest(%s::uuid[], %s::text[], %s::text[]) WITH ORDINALITY AS n(lease, status, error, position)
+        SELECT n.lease, n.status, n.error, n.request, clock_timestamp()
+          FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[]) WITH ORDINALITY
+               AS n(lease, status, error, request, position)
           JOIN held ON held.uuid = n.lease
          ORDER BY n.position
     )
@@ -42,12 +43,12 @@ _TRIM: Final = """
 """
 
 
-def record(events: Sequence[tuple[UUID, str, str]], *, request_id: str = "") -> None:
+def record(events: Sequence[tuple[UUID, str, str]], *, request_ids: Sequence[str] = ()) -> None:
     """Store status events (lease, status, error), in this order, and tell all web processes once this is committed.
 
     Runs in the caller's transaction, which has locked the rows of these leases: ids are drawn under that lock, so those
-    of one lease increase in the order of commit. A lease without a row gets no event. `request_id` names the request
-    that caused them, if one did.
+    of one lease increase in the order of commit. A lease without a row gets no event. `request_ids` names the request
+    that caused each, where requests did.
     """
     if not events:
         return
@@ -56,7 +57,7 @@ def record(events: Sequence[tuple[UUID, str, str]], *, request_id: str = "") -> 
         ",".join(map(str, leases[start : start + _NAMED_AT_ONCE])) for start in range(0, len(leases), _NAMED_AT_ONCE)
     ]
     uuids, statuses, errors = (list(column) for column in zip(*events, strict=True))
-    columns = [uuids, statuses, [error[:MOST_TEXT] for error in errors]]
+    columns = [uuids, statuses, [error[:MOST_TEXT] for error in errors], list(request_ids) or [""] * len(events)]
     with connection.cursor() as cursor:
-        cursor.execute(_RECORD, [leases, request_id, *columns, CHANNEL, named])
+        cursor.execute(_RECORD, [leases, *columns, CHANNEL, named])
         cursor.execute(_TRIM, [MOST_KEPT, leases])

@@ -74,8 +74,9 @@ def _kind(answer: Answer) -> str:
 def _accepted(book: Book, answers: list[Answer]) -> None:
     moved = command_transitions.move({answer.push.operation_id: None for answer in answers}, CommandState.ACCEPTED)
     _news(book, {one.lease_uuid for one in moved})
-    for one in moved:
-        events.record([(one.lease_uuid, one.kind.progress, "")], request_id=one.request_id)
+    events.record(
+        [(one.lease_uuid, one.kind.progress, "") for one in moved], request_ids=[one.request_id for one in moved]
+    )
 
 
 def _refused(book: Book, answers: list[Answer]) -> None:

@@ -164,8 +164,10 @@ class _Book:
             first = {id_ for id_, push in restores.items() if push.first}
             # A callback may have been quicker than the answer: as long as its end is not told, the beginning may be.
             told = (moved & restores.keys()) | push_sql.untold(first)
-            for push in (restores[id_] for id_ in sorted(told)):
-                events.record([(push.lease_uuid, RESTARTING, "")], request_id=push.request_id)
+            begun = [restores[id_] for id_ in sorted(told)]
+            events.record(
+                [(push.lease_uuid, RESTARTING, "") for push in begun], request_ids=[push.request_id for push in begun]
+            )
 
     def refused(self, answers: list[Answer]) -> None:
         by_code: dict[str, list[Answer]] = {}

@@ -33,22 +33,23 @@ def heard(listener, *, within=0.0) -> list[UUID]:
     return [UUID(one) for payload in payloads for one in payload.split(",")]
 
 
-def record(*told, request_id="") -> None:
+def record(*told, request_ids=()) -> None:
     with transaction.atomic():
         sql.lock({lease for lease, _, _ in told})
-        events.record(told, request_id=request_id)
+        events.record(told, request_ids=request_ids)
 
 
 def test_events_stand_in_their_order_with_what_caused_them():
     one, other = LeaseFactory(), LeaseFactory()
     record((one.uuid, "provisioning", ""), (other.uuid, "failed", "no such image"), (one.uuid, "ready", ""))
-    record((one.uuid, "restarting", ""), request_id="abc")
+    record((one.uuid, "restarting", ""), (other.uuid, "updating", ""), request_ids=["abc", "def"])
     rows = list(StatusEvent.objects.order_by("id").values_list("lease_id", "status", "error", "request_id"))
     assert rows == [
         (one.uuid, "provisioning", "", ""),
         (other.uuid, "failed", "no such image", ""),
         (one.uuid, "ready", "", ""),
         (one.uuid, "restarting", "", "abc"),
+        (other.uuid, "updating", "", "def"),
     ]
     times = list(StatusEvent.objects.filter(lease=one).order_by("id").values_list("at", flat=True))
     assert times == sorted(set(times))

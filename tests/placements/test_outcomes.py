@@ -2,22 +2,27 @@
 
 import time
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backends.client import Accepted, Ambiguous, BackendTarget, Deferred, Done, NotSent, RefusalKind, Refused
 from backends.contract import ProvisionSpec
-from leases.models import Lease
+from leases.models import Lease, StatusEvent
 from placements import callbacks, outcomes
-from placements.calls import Deprovision, Provision
-from placements.models import Operation, Teardown
+from placements.calls import Deprovision, Provision, Restore
+from placements.command_calls import Maintenance
+from placements.command_status import CommandKind
+from placements.models import MaintenanceCommand, Operation, Teardown
 from placements.outcomes import Answer, Dropped, Unread, Verdict
 from placements.pushes import Push, Table
 from placements.status import OperationState
 from tests.factories.leases import LeaseFactory
-from tests.factories.placements import OperationFactory
+from tests.factories.placements import CommandFactory, OperationFactory
 from tests.placements.test_callbacks import said
 
 S, V = OperationState, Verdict
@@ -171,3 +176,30 @@ def test_a_teardown_is_done_at_any_epoch_and_only_once():
     assert lease.due_at is not None
     assert record(teardown, Done(), epoch=2).done_at == found.done_at
     assert Lease.objects.get(pk=teardown.lease_id).epoch == lease.epoch
+
+
+def call_of(row):
+    """What a claim of this restore, or of this command, sends."""
+    if isinstance(row, MaintenanceCommand):
+        return Maintenance(CommandKind(row.kind), row.callback_url, keyed=True)
+    return Restore(source=row.source_lease_id, tenant="t", provider_uuid=None, items=(), callback_url="http://x")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("table", [Table.OPERATIONS, Table.COMMANDS])
+def test_what_many_acceptances_tell_is_one_statement_and_names_each_request(table):
+    fields = {"state": S.IN_DOUBT, "epoch": 4, "due_at": timezone.now()}
+    if table is Table.OPERATIONS:
+        rows = [pushed(kind="restore", source_lease=LeaseFactory(), request_id=f"r-{number}") for number in range(3)]
+    else:
+        rows = [CommandFactory(**fields, request_id=f"r-{number}") for number in range(3)]
+    answers = [
+        Answer(replace(push_of(row), call=call_of(row), table=table, request_id=row.request_id), ACCEPTED)
+        for row in rows
+    ]
+    with CaptureQueriesContext(connection) as captured:
+        outcomes.record(answers)
+    statements = [query for query in captured.captured_queries if "INSERT INTO leases_statusevent" in query["sql"]]
+    assert len(statements) == 1
+    told = set(StatusEvent.objects.values_list("lease_id", "status", "request_id"))
+    assert told == {(row.lease_id, "restarting", row.request_id) for row in rows}
