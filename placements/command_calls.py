@@ -15,8 +15,7 @@ from leases import payload_versions
 from placements.calls import Met, Read, Unproven
 from placements.command_sql import CommandRow
 from placements.command_status import CommandKind
-from placements.push_sql import ANSWER_MARGIN
-from placements.pushes import Push, Table, Unsendable, closed, nowhere
+from placements.pushes import Push, Table, Unsendable, nowhere, push_of, sorted_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +72,11 @@ def of_commands(
     rows = list(rows)
     versions = [row.payload_id for row in rows if row.payload_id is not None]
     bodies = payload_versions.bodies(versions) if versions else {}
-    ready: list[Push] = []
-    unsendable: list[Unsendable] = []
+    made: list[tuple[Push, str]] = []
     for row in rows:
         where = targets.get(row.backend) or nowhere(row.backend)
-        since = confirmed_at[row.id]
         payload = bodies.get(row.payload_id) if row.payload_id is not None else b""
         call = Maintenance(CommandKind(row.kind), row.callback_url, row.keyed, payload or b"")
-        push = Push(
-            id=row.id,
-            table=Table.COMMANDS,
-            call=call,
-            lease_uuid=row.lease_uuid,
-            target=where,
-            epoch=row.epoch,
-            attempts=row.attempts,
-            first=True,
-            confirmed_at=since,
-            held_until=since + where.timeout + ANSWER_MARGIN.total_seconds(),
-        )
-        if row.valid_s is not None:
-            push.valid_until = since + row.valid_s
-        if where.shut or where.closed:
-            unsendable.append(Unsendable(push, closed(where)))
-        elif payload is None:
-            unsendable.append(Unsendable(push, "the payload of this update is gone"))
-        else:
-            ready.append(push)
-    return ready, unsendable
+        push = push_of(row, call, where, table=Table.COMMANDS, since=confirmed_at[row.id], first=True)
+        made.append((push, "the payload of this update is gone" if payload is None else ""))
+    return sorted_out(made)

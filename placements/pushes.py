@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import Protocol
 from uuid import UUID
 
 import orjson
@@ -134,6 +135,60 @@ class Unsendable:
     reason: str
 
 
+class CalledRow(Protocol):
+    """What a claimed operation and a claimed command have in common."""
+
+    @property
+    def id(self) -> UUID:
+        """Its key."""
+
+    @property
+    def lease_uuid(self) -> UUID:
+        """Whose it is."""
+
+    @property
+    def epoch(self) -> int:
+        """That of the claim."""
+
+    @property
+    def attempts(self) -> int:
+        """How often it was claimed."""
+
+    @property
+    def valid_s(self) -> float | None:
+        """Seconds for which it may still be started; None: no bound."""
+
+
+def push_of(row: CalledRow, call: Call, target: BackendTarget, *, table: Table, since: float, first: bool) -> Push:
+    """One claimed row as a push; its claim is renewed until its answer must be there."""
+    return Push(
+        id=row.id,
+        table=table,
+        call=call,
+        lease_uuid=row.lease_uuid,
+        target=target,
+        epoch=row.epoch,
+        attempts=row.attempts,
+        first=first,
+        confirmed_at=since,
+        held_until=since + target.timeout + push_sql.ANSWER_MARGIN.total_seconds(),
+        valid_until=inf if row.valid_s is None else since + row.valid_s,
+    )
+
+
+def sorted_out(pushes: Iterable[tuple[Push, str]]) -> tuple[list[Push], list[Unsendable]]:
+    """Those that can be sent, and those that can't: their backend takes no calls, or the text says what is wrong."""
+    ready: list[Push] = []
+    unsendable: list[Unsendable] = []
+    for push, wrong in pushes:
+        reason = closed(push.target) if push.target.shut or push.target.closed else wrong
+        if reason:
+            unsendable.append(Unsendable(push, reason))
+        else:
+            ready.append(push)
+    return ready, unsendable
+
+
 def of_operations(
     rows: Iterable[OperationRow], targets: Mapping[str, BackendTarget], *, confirmed_at: Mapping[UUID, float]
 ) -> tuple[list[Push], list[Unsendable]]:
@@ -141,33 +196,17 @@ def of_operations(
     rows = list(rows)
     with_payload = [row.id for row in rows if row.payload_sha256 is not None]
     bodies = push_sql.payloads(with_payload) if with_payload else {}
-    ready: list[Push] = []
-    unsendable: list[Unsendable] = []
+    made: list[tuple[Push, str]] = []
     for row in rows:
-        since = confirmed_at[row.id]
         where = targets.get(row.backend) or nowhere(row.backend)
-        push = Push(
-            id=row.id,
-            table=Table.OPERATIONS,
-            call=_call(row, where, bodies.get(row.id, b"")),
-            lease_uuid=row.lease_uuid,
-            target=where,
-            epoch=row.epoch,
-            attempts=row.attempts,
-            first=row.first,
-            confirmed_at=since,
-            held_until=since + where.timeout + push_sql.ANSWER_MARGIN.total_seconds(),
-            valid_until=inf if row.valid_s is None else since + row.valid_s,
-            refusal=row.refusal,
-            request_id=row.request_id,
-        )
-        if where.shut or where.closed or not row.reachable:
-            unsendable.append(Unsendable(push, closed(where)))
-        elif row.payload_sha256 is not None and row.id not in bodies:
-            unsendable.append(Unsendable(push, "the payload of this operation is gone"))
-        else:
-            ready.append(push)
-    return ready, unsendable
+        call = _call(row, where, bodies.get(row.id, b""))
+        push = push_of(row, call, where, table=Table.OPERATIONS, since=confirmed_at[row.id], first=row.first)
+        push.refusal, push.request_id = row.refusal, row.request_id
+        wrong = "" if row.reachable else closed(where)
+        if not wrong and row.payload_sha256 is not None and row.id not in bodies:
+            wrong = "the payload of this operation is gone"
+        made.append((push, wrong))
+    return sorted_out(made)
 
 
 def _call(row: OperationRow, where: BackendTarget, payload: bytes) -> Provision | Restore:
@@ -209,17 +248,15 @@ def of_teardowns(
     rows: Iterable[TeardownRow], targets: Mapping[str, BackendTarget], *, confirmed_at: Mapping[int, float]
 ) -> tuple[list[Push], list[Unsendable]]:
     """Make pushes of claimed teardowns."""
-    ready: list[Push] = []
-    unsendable: list[Unsendable] = []
+    made: list[tuple[Push, str]] = []
     for row in rows:
         since = confirmed_at[row.id]
-        where = targets.get(row.backend) or nowhere(row.backend)
         push = Push(
             id=row.id,
             table=Table.TEARDOWNS,
             call=Deprovision(),
             lease_uuid=row.lease_uuid,
-            target=where,
+            target=targets.get(row.backend) or nowhere(row.backend),
             epoch=row.epoch,
             attempts=row.attempts,
             first=True,
@@ -227,8 +264,5 @@ def of_teardowns(
             held_until=inf,
         )
         push.held_until = since + START_WITHIN_S + push.limit + push_sql.ANSWER_MARGIN.total_seconds()
-        if where.shut or where.closed:
-            unsendable.append(Unsendable(push, closed(where)))
-        else:
-            ready.append(push)
-    return ready, unsendable
+        made.append((push, ""))
+    return sorted_out(made)
