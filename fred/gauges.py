@@ -67,7 +67,7 @@ SHARED_GAUGES: dict[str, SharedGauge] = {
         SharedGauge("fred_lease_provision_count", "Provisions as listed", ("backend", "status")),
         SharedGauge("fred_websocket_connections", "Open event streams"),
         SharedGauge("fred_tls_certificate_not_after_seconds", "End of a certificate", ("use", "backend")),
-        SharedGauge("fred_db_pool_in_use", "Connections of the pool in use"),
+        SharedGauge("fred_db_pool_in_use", "Connections of the scraped process's pool that are in use"),
     )
 }
 

@@ -92,10 +92,12 @@ LANE_RESTARTS = Counter(
     "fred_provisioner_ack_batcher_lane_restarts_total", "Lanes that went on after a crash of their work", ("lane",)
 )
 INFLIGHT_SKIPS = Counter(
-    "fred_provisioner_reconciler_inflight_skips_total", "Ready leases the sweep left to the work already under way"
+    "fred_provisioner_reconciler_inflight_skips_total",
+    "Leases listed as ready that a sweep left to the work already under way",
 )
 DEFERRED_LEASES = Counter(
-    "fred_provisioner_reconciler_deferred_leases_total", "Leases that wait because their backend did not report"
+    "fred_provisioner_reconciler_deferred_leases_total",
+    "Live leases of which a sweep learnt nothing, because their backend did not report",
 )
 LOOK_CRASHES = _preset(
     Counter("fred_provisioner_reconciler_panics_total", "Unexpected exceptions contained in one unit", ("stage",)),
@@ -106,24 +108,30 @@ DEFERRED_CLOSES = Counter(
 )
 CALLBACK_OUTCOMES = Counter(
     "fred_provisioner_lifecycle_callback_outcomes_total",
-    "Authenticated lifecycle callbacks, once each",
+    "Authenticated callbacks about leases rather than open operations, once each",
     ("outcome", "verdict", "status"),
 )
+_preset(CALLBACK_OUTCOMES, ("applied",), ("authorized", "legacy"), _STATUS)
+_preset(CALLBACK_OUTCOMES, ("dropped",), ("authorized", "legacy", "invalid", "missing", "stale", "unknown"), _STATUS)
+_preset(CALLBACK_OUTCOMES, ("retryable",), ("unknown",), _STATUS)
 CALLBACK_CLAIM_TIMEOUTS = Counter(
     "fred_provisioner_callback_settlement_claim_wait_timeouts_total", "Callbacks that waited too long for their lease"
 )
 CALLBACK_CONFLICTS = Counter(
-    "fred_provisioner_callback_placement_semantic_conflicts_total", "Success callbacks that contradict the placement"
+    "fred_provisioner_callback_placement_semantic_conflicts_total",
+    "Success callbacks of another backend than the lease is placed at",
 )
 CALLBACK_AFTER_CLOSE = Counter(
     "fred_provisioner_callback_deprovision_owned_success_total", "Success callbacks of leases that are being closed"
 )
-PLACEMENT_WRITE_FAILURES = Counter("fred_placement_write_failures_total", "Placement rows that could not be written")
+PLACEMENT_WRITE_FAILURES = Counter(
+    "fred_placement_write_failures_total", "Transactions that could not write placements"
+)
 
 # Chain
 TRANSACTIONS = _preset(
     Counter("fred_chain_transactions_total", "Transactions decided", ("type", "outcome")),
-    ("acknowledge", "reject", "withdraw", "close"),
+    ("acknowledge", "reject", "close"),
     _OUTCOME,
 )
 CHAIN_QUERY_SECONDS = Histogram("fred_chain_query_duration_seconds", "Whole chain queries, all pages", ("query",))
@@ -202,7 +210,10 @@ RECONCILER_ACTIONS = _preset(
     Counter("fred_reconciler_actions_total", "What was decided for leases whose sides differed", ("action",)),
     ("provisioned", "acknowledged", "deprovisioned", "anomaly", "lease_error"),
 )
-RECONCILER_CONFLICTS = Counter("fred_reconciler_conflicts_total", "Provisions wanted for leases already under way")
+RECONCILER_CONFLICTS = Counter(
+    "fred_reconciler_conflicts_total",
+    "PENDING leases missing in every list that a sweep left to the work already under way",
+)
 BACKEND_FETCHES = Counter("fred_reconciler_backend_fetch_total", "Inventory reads", ("backend", "outcome"))
 CLEANUP_SKIPS = _preset(
     Counter("fred_reconciler_cleanup_skips_total", "Destructive steps not taken for lack of proof", ("pass", "reason")),

@@ -9,6 +9,7 @@ from typing import Any, Final
 import django
 from django.conf import settings
 from django.db import connection, transaction
+from psycopg_pool import ConnectionPool
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -130,6 +131,7 @@ def register() -> None:
     shared_gauges.register("breakers", of_the_breakers)
     shared_gauges.register("certificates", of_the_certificates)
     shared_gauges.register("streams", of_the_streams)
+    shared_gauges.register("pool", of_the_pool)
 
 
 def of_the_build() -> Mapping[str, Samples]:
@@ -184,6 +186,15 @@ def of_the_processes() -> Mapping[str, Samples]:
 def of_the_streams() -> Mapping[str, Samples]:
     """Open streams of events, of all processes."""
     return {"fred_websocket_connections": {(): float(open_streams(valkey.client()))}}
+
+
+def of_the_pool() -> Mapping[str, Samples]:
+    """Connections of this process's pool that somebody holds; nothing where processes keep connections of their own."""
+    pool: ConnectionPool | None = getattr(connection, "pool", None)
+    if pool is None:
+        return {}
+    found = pool.get_stats()
+    return {"fred_db_pool_in_use": {(): float(found.get("pool_size", 0) - found.get("pool_available", 0))}}
 
 
 def of_the_queues() -> Mapping[str, Samples]:

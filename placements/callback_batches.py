@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import structlog
 from django.db import connection, connections
 
-from placements import callbacks
+from placements import callback_counts, callbacks
 from placements.callback_request import VerifiedCallback
 
 BATCH: Final = 500
@@ -35,6 +35,8 @@ class Batcher:
     def __init__(self, apply: Callable[[Sequence[VerifiedCallback]], set[VerifiedCallback]] = callbacks.apply) -> None:
         self._apply = apply
         self._waiting: deque[_Waiting] = deque()
+        self._in_hand: set[asyncio.Future[None]] = set()
+        self._met_lock: set[asyncio.Future[None]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
@@ -46,10 +48,11 @@ class Batcher:
         stops waiting takes the callback out again unless its transaction is under way.
         """
         if self._closed or len(self._waiting) >= MOST_WAITING:
+            callback_counts.refused(callback, was_busy=False)
             raise NotStored
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(within, _give_up, done)
+        timer = loop.call_later(within, self._give_up, callback, done)
         self._waiting.append((callback, done))
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run())
@@ -57,6 +60,7 @@ class Batcher:
             await done
         finally:
             timer.cancel()
+            self._met_lock.discard(done)
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run this in the thread with the database connection, between two batches. Raises what it raises."""
@@ -84,23 +88,44 @@ class Batcher:
             batch = [entry for entry in self._take() if not entry[1].done()]
             if not batch:
                 continue
+            self._in_hand = {done for _, done in batch}
             stored, failed = await loop.run_in_executor(self._thread, self._store, [entry[0] for entry in batch])
-            busy = []
-            for entry in batch:
-                callback, done = entry
-                if done.done():
-                    continue
-                if callback in stored:
-                    done.set_result(None)
-                elif callback in failed:
-                    done.set_exception(NotStored())
-                else:
-                    busy.append(entry)
+            self._in_hand = set()
+            busy = self._told(batch, stored, failed)
             if busy:
                 pause = not self._waiting
                 self._waiting.extendleft(reversed(busy))
                 if pause:
                     await asyncio.sleep(BUSY_PAUSE_S)
+
+    def _told(
+        self, batch: Sequence[_Waiting], stored: set[VerifiedCallback], failed: set[VerifiedCallback]
+    ) -> list[_Waiting]:
+        """End the waits of those that were stored or failed; return the others, whose leases were locked."""
+        busy = []
+        for entry in batch:
+            callback, done = entry
+            if callback in failed:
+                callback_counts.refused(callback, was_busy=False)
+                if not done.done():
+                    done.set_exception(NotStored())
+            elif callback in stored:
+                if not done.done():
+                    done.set_result(None)
+            elif done.done():
+                callback_counts.refused(callback, was_busy=True)
+            else:
+                self._met_lock.add(done)
+                busy.append(entry)
+        return busy
+
+    def _give_up(self, callback: VerifiedCallback, done: "asyncio.Future[None]") -> None:
+        """Its time is over. One that a transaction has in hand is counted when that ends: it may be stored yet."""
+        if done.done():
+            return
+        done.set_exception(NotStored())
+        if done not in self._in_hand:
+            callback_counts.refused(callback, was_busy=done in self._met_lock)
 
     def _take(self) -> list[_Waiting]:
         return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
@@ -121,8 +146,3 @@ class Batcher:
             left, right = self._store(batch[:middle]), self._store(batch[middle:])
             return left[0] | right[0], left[1] | right[1]
         return {callback for callback in batch if callback not in busy}, set()
-
-
-def _give_up(done: "asyncio.Future[None]") -> None:
-    if not done.done():
-        done.set_exception(NotStored())

@@ -11,8 +11,11 @@ from placements.callback_request import Selector, VerifiedCallback
 from placements.status import OperationState
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """How an operation stands, and whether its id is the one its lease's backend goes on reporting with."""
+class ReportedOperation(msgspec.Struct, frozen=True):
+    """An operation that callbacks may speak of; ``is_current``: its lease's backend goes on reporting with its id.
+
+    ``is_elsewhere``: by its placement the lease belongs to another backend. ``is_closing``: it is being removed.
+    """
 
     id: UUID
     lease_uuid: UUID
@@ -20,6 +23,8 @@ class Standing(msgspec.Struct, frozen=True):
     state: OperationState
     is_settled: bool
     is_current: bool
+    is_elsewhere: bool
+    is_closing: bool
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -55,7 +60,7 @@ class InboxRow(msgspec.Struct, frozen=True):
         )
 
 
-def operations(ids: Iterable[UUID | None], *, open_of: Iterable[UUID]) -> list[Standing]:
+def operations(ids: Iterable[UUID | None], *, open_of: Iterable[UUID]) -> list[ReportedOperation]:
     """Lock and read the operations with these ids, and the open ones of these leases."""
     wanted, leases = list(ids), list(open_of)
     either = "o.id = ANY(%s)"
@@ -65,7 +70,9 @@ def operations(ids: Iterable[UUID | None], *, open_of: Iterable[UUID]) -> list[S
         cursor.execute(
             f"""
             SELECT o.id, o.lease_uuid, o.backend, o.state, o.settled_at IS NOT NULL,
-                   COALESCE(p.lifecycle_id = o.id, FALSE)
+                   COALESCE(p.lifecycle_id = o.id, FALSE),
+                   COALESCE(p.status = 'confirmed' AND p.backend <> o.backend, FALSE),
+                   EXISTS (SELECT FROM placements_teardown AS t WHERE t.lease_uuid = o.lease_uuid AND t.state <> 'done')
               FROM placements_operation AS o LEFT JOIN placements_placement AS p ON p.lease_uuid = o.lease_uuid
              WHERE {either}
              ORDER BY o.id FOR NO KEY UPDATE OF o
@@ -73,8 +80,8 @@ def operations(ids: Iterable[UUID | None], *, open_of: Iterable[UUID]) -> list[S
             [wanted, leases] if leases else [wanted],
         )
         return [
-            Standing(id_, lease, backend, OperationState(state), settled, current)
-            for id_, lease, backend, state, settled, current in cursor.fetchall()
+            ReportedOperation(id_, lease, backend, OperationState(state), *claims)
+            for id_, lease, backend, state, *claims in cursor.fetchall()
         ]
 
 

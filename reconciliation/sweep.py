@@ -88,6 +88,7 @@ def sweep(sources: Sources | None = None, *, take_over: bool = False) -> Swept |
         if swept.height is None:
             swept.outcome, swept.complete = "error", False
         _backends(sources, sweep_id, swept)
+        _left_alone(sweep_id, swept)
         _unknown(sources, swept)
         _wake("differs", sql.differing(), swept)
         _wake("unguarded", sql.unguarded(), swept)
@@ -210,6 +211,15 @@ def _store_inventory(sweep_id: int, name: str, inventory: Inventory) -> None:
         sql.store_retentions(sweep_id, name, kept)
     # A lease in both lists of one backend moved between the two reads: it proves nothing, neither presence nor absence.
     sql.forget_others(sweep_id, name, kept=spoilt)
+
+
+def _left_alone(sweep_id: int, swept: Swept) -> None:
+    """Count the leases that this sweep does nothing about: they are under way, or their backend did not report."""
+    ready, unlisted = sql.under_way(sweep_id)
+    metrics.INFLIGHT_SKIPS.inc(ready)
+    metrics.RECONCILER_CONFLICTS.inc(unlisted)
+    if not swept.complete:
+        metrics.DEFERRED_LEASES.inc(sql.unreported(sweep_id))
 
 
 def _unknown(sources: Sources, swept: Swept) -> None:

@@ -222,6 +222,48 @@ def differing() -> list[UUID]:
     ]
 
 
+def under_way(sweep: int) -> tuple[int, int]:
+    """How many PENDING leases with an open operation this sweep leaves to it: those listed as ready, and unlisted ones.
+
+    A lease counts as unlisted only if its backend told everything it has. One that is listed as ready for long after
+    its backend took the operation is woken, and not counted.
+    """
+    found = _run(
+        """
+        WITH walk AS (SELECT backend FROM reconciliation_sweepbackend WHERE sweep_id = %s AND complete),
+             busy AS (SELECT o.lease_uuid, o.backend,
+                             o.state = 'accepted' AND o.first_dispatched_at < now() - interval '2 minutes' AS is_late
+                        FROM placements_operation AS o JOIN leases_lease AS l ON l.uuid = o.lease_uuid
+                       WHERE o.settled_at IS NULL AND l.chain_state = 1)
+        SELECT count(*) FILTER (WHERE NOT b.is_late AND EXISTS (
+                      SELECT FROM placements_provision AS p JOIN walk AS w ON w.backend = p.backend
+                       WHERE p.lease_uuid = b.lease_uuid AND p.status = 'ready')),
+               count(*) FILTER (WHERE b.backend IN (SELECT backend FROM walk) AND NOT EXISTS (
+                      SELECT FROM placements_provision AS p WHERE p.lease_uuid = b.lease_uuid))
+          FROM busy AS b
+        """,
+        sweep,
+    )
+    ready, unlisted = found[0]
+    return int(ready), int(unlisted)
+
+
+def unreported(sweep: int) -> int:
+    """How many live leases nobody told this sweep of: their backend, or without an owner any backend, was silent."""
+    found = _run(
+        """
+        SELECT count(*) FROM leases_lease AS l LEFT JOIN placements_placement AS p ON p.lease_uuid = l.uuid
+         WHERE l.chain_state IN (1, 2)
+           AND EXISTS (SELECT FROM reconciliation_sweepbackend AS s WHERE s.sweep_id = %s AND NOT s.complete
+                          AND (s.backend = p.backend OR p.lease_uuid IS NULL AND l.chain_state = 2))
+           AND NOT EXISTS (SELECT FROM placements_provision AS s WHERE s.lease_uuid = l.uuid AND s.walk_id = %s)
+        """,
+        sweep,
+        sweep,
+    )
+    return int(found[0][0])
+
+
 def unguarded() -> list[UUID]:
     """Leases at rest although something of them is open: each needs a time at which it is looked at."""
     return [

@@ -124,6 +124,25 @@ def test_the_breaker_of_every_configured_backend_has_a_sample_from_the_start(val
     breaker.forget()
 
 
+def test_held_connections_of_the_pool_are_counted(monkeypatch):
+    pooled = connection.copy()
+    pooled.settings_dict["CONN_MAX_AGE"] = 0
+    pooled.settings_dict["OPTIONS"] = {**pooled.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 2}}
+    monkeypatch.setattr(readings, "connection", pooled)
+    try:
+        assert readings.of_the_pool() == {"fred_db_pool_in_use": {(): 0}}
+        pooled.ensure_connection()
+        assert readings.of_the_pool() == {"fred_db_pool_in_use": {(): 1}}
+        pooled.close()
+        assert readings.of_the_pool() == {"fred_db_pool_in_use": {(): 0}}
+    finally:
+        pooled.close_pool()
+
+
+def test_a_process_without_a_pool_says_nothing_of_one():
+    assert readings.of_the_pool() == {}
+
+
 def test_every_reading_is_a_known_gauge_with_its_labels(valkey):
     from backends.models import Backend
 
@@ -135,6 +154,7 @@ def test_every_reading_is_a_known_gauge_with_its_labels(valkey):
         readings.of_the_processes,
         readings.of_the_queues,
         readings.of_the_breakers,
+        readings.of_the_pool,
     ):
         for name, samples in read().items():
             assert all(len(labels) == len(SHARED_GAUGES[name].labels) for labels in samples), name

@@ -9,6 +9,7 @@ from django.db import DataError, OperationalError
 
 from placements import callback_batches, callbacks_asgi
 from placements.callback_batches import Batcher, NotStored
+from placements.callback_request import parse, read
 from placements.callbacks_asgi import CallbackEndpoint
 from tests.placements.callback_posts import LEASE, NOW, SAID, Kept, config, envelope, post, run, signed
 from tests.waiting import wait_until
@@ -114,7 +115,7 @@ def test_after_the_end_nothing_is_taken():
     async def work(endpoint):
         await endpoint.close()
         with pytest.raises(NotStored):
-            await endpoint.batcher.store(None, within=1.0)
+            await endpoint.batcher.store(read(parse(SAID, identity_required=False), SAID, query=b""), within=1.0)
         return (await post(endpoint)).status
 
     async def main():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.db import connection
+from django.utils.timezone import now
 
 from backends.contract import BackendUnavailable, ProvisionInfo, ProvisionList, ProvisionStatus, RetentionList
+from fred import metrics
 from leases.models import Lease
 from leases.status import LeaseState
 from placements.models import Operation, Placement, Provision, Teardown
@@ -15,8 +18,9 @@ from reconciliation import sweep as sweep_module
 from reconciliation.models import Sweep, SweepBackend
 from reconciliation.sweep import sweep
 from tests.factories.leases import LeaseFactory
-from tests.factories.placements import CommandFactory, PlacementFactory
+from tests.factories.placements import CommandFactory, OperationFactory, PlacementFactory
 from tests.reconciliation.chains import lease
+from tests.reconciliation.story import counted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusted")]
 
@@ -224,6 +228,63 @@ def test_a_live_lease_at_a_backend_that_left_the_configuration_is_an_error_of_ea
         assert (swept.outcome, swept.counts["lease_errors"]) == ("partial", 1)
     assert Placement.objects.get().backend_id == "old-name"
     assert not Teardown.objects.exists()
+
+
+@pytest.fixture
+def left_alone(looker):
+    """Sweep; how many leases it left to work under way, listed as ready and unlisted, and how many were unreported."""
+
+    def swept():
+        counters = (metrics.INFLIGHT_SKIPS, metrics.RECONCILER_CONFLICTS, metrics.DEFERRED_LEASES)
+        before = [counted(one) for one in counters]
+        sweep(looker.sources)
+        return tuple(int(counted(one) - value) for one, value in zip(counters, before, strict=True))
+
+    return swept
+
+
+def under_way(chain, **fields):
+    """A PENDING lease whose provision mock-1 was given a moment ago."""
+    one = lease()
+    chain.add(one)
+    stored = LeaseFactory(uuid=one.uuid, chain_state=LeaseState.PENDING, phase="provisioning")
+    given = {"backend_id": "mock-1", "backend": None, "first_dispatched_at": now(), **fields}
+    OperationFactory(lease=stored, **given)
+    PlacementFactory(lease=stored, backend_id="mock-1", backend=None, status="attempted")
+    return one.uuid
+
+
+def test_ready_and_unlisted_leases_whose_operation_is_open_are_left_to_it_and_counted(chain, listing, left_alone):
+    """LC-78: a ready lease whose operation is younger than two minutes."""
+    listing.rows = [row(under_way(chain)), row(under_way(chain, state="succeeded"))]
+    listing.rows += [row(under_way(chain), ProvisionStatus.PROVISIONING)]
+    under_way(chain)
+    assert left_alone() == (2, 1, 0)
+    assert left_alone() == (2, 1, 0), "each sweep counts what it left"
+
+
+def test_a_ready_lease_of_an_older_operation_is_woken_and_not_left(chain, listing, left_alone):
+    """LC-78"""
+    uuid = under_way(chain, first_dispatched_at=now() - timedelta(minutes=3))
+    listing.rows = [row(uuid)]
+    Lease.objects.filter(pk=uuid).update(touched_at=None)
+    assert left_alone() == (0, 0, 0)
+    assert Lease.objects.get(pk=uuid).due_at is not None
+
+
+def test_leases_of_a_silent_backend_are_counted_as_such_and_nothing_is_said_of_them(chain, listing, left_alone):
+    """LC-85"""
+    active = lease(LeaseState.ACTIVE)
+    chain.add(active)
+    placed = LeaseFactory(uuid=active.uuid, chain_state=LeaseState.ACTIVE, phase="active")
+    PlacementFactory(lease=placed, backend_id="mock-1", backend=None)
+    unplaced = lease(LeaseState.ACTIVE)
+    chain.add(unplaced, lease())
+    under_way(chain)
+    PlacementFactory(lease=LeaseFactory(chain_state=LeaseState.CLOSED), backend_id="mock-1", backend=None)
+    assert left_alone() == (0, 1, 0)
+    listing.error = "no answer"
+    assert left_alone() == (0, 0, 3)
 
 
 def test_a_sweep_that_a_killed_process_left_open_does_not_hold_up_the_next(looker, chain, listing):
