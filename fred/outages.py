@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+import psycopg
 from django.db import InterfaceError, OperationalError
 
 _OF_THE_SERVER: Final = ("08", "53", "57P")
@@ -18,9 +19,13 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_away(error: BaseException) -> bool:
-    if not isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError):
+        error_of_driver = error.__cause__
+    elif isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        error_of_driver = error
+    else:
         return False
-    state: str | None = getattr(error.__cause__, "sqlstate", None)
+    state: str | None = getattr(error_of_driver, "sqlstate", None)
     return state is None or state.startswith(_OF_THE_SERVER)
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 
+import psycopg
 import pytest
 import structlog
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection, transaction
@@ -146,6 +147,13 @@ def test_a_pool_without_a_connection_is_an_outage(nobody_listens):
         error = failing(ask_the_pool)
     assert type(error.__cause__).__name__ == "PoolTimeout"
     assert outages.is_away(error)
+
+
+def test_the_drivers_own_errors_are_known_too(nobody_listens):
+    error = failing(lambda: psycopg.connect(f"host=127.0.0.1 port={nobody_listens}", connect_timeout=2))
+    assert outages.is_away(error)
+    assert not outages.is_away(psycopg.errors.LockNotAvailable("too long"))
+    assert not outages.is_away(psycopg.errors.UndefinedTable("a bug"))
 
 
 def test_a_session_that_the_server_ends_is_an_outage():
