@@ -1,6 +1,9 @@
 """The breaker that all processes share."""
 
+import asyncio
 import os
+import threading
+from types import SimpleNamespace
 
 import pytest
 from redis import Redis
@@ -8,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from structlog.testing import capture_logs
 
-from fred import breaker
+from fred import breaker, on_loop
 from fred.breaker import Breaker, State
 from tests.waiting import wait_until
 
@@ -165,3 +168,61 @@ def test_a_fork_makes_its_own_connection(valkey):
     assert os.waitpid(pid, 0)[1] == 0
     assert breaker.of("b1") is mine
     breaker.forget()
+
+
+def test_while_one_reads_it_anew_the_others_go_by_what_is_known_a_quarter_longer(valkey, monkeypatch):
+    now, asked = SimpleNamespace(at=100.0), []
+    monkeypatch.setattr(breaker, "time", SimpleNamespace(monotonic=lambda: now.at))
+    one = Breaker(valkey, "b1", fresh_for=0.8)
+    ask = one._enter
+
+    def slowly(**how):
+        asked.append(now.at)
+        if len(asked) == 2:
+            for now.at in (100.86, 100.99, 101.01):
+                assert one.enter() == 0
+        return ask(**how)
+
+    one._enter = slowly
+    for now.at in (100.0, 100.79, 100.85):
+        assert one.enter() == 0
+    assert asked == [100.0, 100.85, 101.01]
+
+
+def test_a_reader_that_died_holds_up_nobody(valkey, monkeypatch):
+    now, asked = SimpleNamespace(at=100.0), []
+    monkeypatch.setattr(breaker, "time", SimpleNamespace(monotonic=lambda: now.at))
+    one = Breaker(valkey, "b1", fresh_for=0.8)
+    one.enter()
+    ask = one._enter
+
+    def fails_once(**how):
+        asked.append(now.at)
+        if len(asked) == 1:
+            raise LookupError
+        return ask(**how)
+
+    one._enter = fails_once
+    now.at = 100.81
+    with pytest.raises(LookupError):
+        one.enter()
+    for now.at in (100.9, 101.0):
+        assert one.enter() == 0
+    assert asked == [100.81, 101.0]
+
+
+def test_on_an_event_loop_a_thread_asks_and_only_when_nothing_is_known(valkey):
+    one, threads = Breaker(valkey, "b1", fresh_for=60.0), []
+
+    def aside(function):
+        threads.append(threading.current_thread())
+        return asyncio.to_thread(function)
+
+    def view():
+        for _ in range(3):
+            one.record(one.enter(), pulse="success")
+        calm = len(threads)
+        fail(one, 5)
+        return calm, one.enter()
+
+    assert asyncio.run(on_loop.run(view, aside=aside)) == (1, None)

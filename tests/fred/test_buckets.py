@@ -10,7 +10,7 @@ from redis.retry import Retry
 
 from fred import buckets
 from fred.buckets import Buckets, retry_after
-from fred.loop_buckets import LoopBuckets
+from fred.loop_buckets import LoopBuckets, _Link
 from tests.waiting import wait_until
 
 
@@ -159,21 +159,38 @@ def test_a_loop_takes_from_the_same_buckets_in_the_order_of_asking(valkey):
     assert on_a_loop(lambda some: together(some, "aaab")) == [True, True, False, True]
 
 
-def test_what_is_asked_for_meanwhile_goes_in_one_script(valkey):
-    before = valkey.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+@pytest.fixture
+def runs(monkeypatch):
+    """How many scripts went to Valkey together, each time."""
+    asked, run = [], _Link.run
+
+    async def noted(link, scripts):
+        asked.append(len(scripts))
+        return await run(link, scripts)
+
+    monkeypatch.setattr(_Link, "run", noted)
+    return asked
+
+
+def test_what_is_asked_for_meanwhile_goes_in_one_script(valkey, runs):
     assert on_a_loop(lambda some: together(some, [str(number) for number in range(300)])) == [True] * 300
     valkey.script_flush()
     assert on_a_loop(lambda some: together(some, "aaaa")) == [True, True, True, False]
-    assert valkey.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 4
+    assert runs == [1, 1, 1]  # 200 at once
 
 
 def test_a_broken_connection_is_made_anew_and_no_token_is_counted_elsewhere(valkey):
     async def work(some):
         first = await together(some, "a")
-        valkey.client_kill_filter(_type="normal", skipme=True)
+        for client in valkey.client_list():
+            if client["db"] == ours and client["id"] != str(valkey.client_id()):
+                valkey.client_kill_filter(_id=client["id"])
+                killed.append(client)
         return first + await together(some, "aaa")
 
+    killed, ours = [], str(valkey.connection_pool.connection_kwargs["db"])
     assert on_a_loop(work) == [True, True, True, False]
+    assert killed
     assert valkey.exists("fred:rl:test:a")
 
 
@@ -202,3 +219,31 @@ def test_a_refused_connection_costs_no_time_limit(monkeypatch):
 def test_every_loop_has_its_own_connection(valkey):
     some = LoopBuckets("test", rate=0.1, burst=3, url=lambda: os.environ["REDIS_URL"])
     assert [asyncio.run(together(some, "a")) for _ in range(4)] == [[True], [True], [True], [False]]
+
+
+def test_kinds_go_to_valkey_together_and_stay_apart(valkey, runs):
+    async def work(some):
+        other = LoopBuckets("other", rate=0.1, burst=1)
+        asked = [one.take_soon("a") for one in (some, other, other, some, some, some)]
+        return [draw.wait_s == 0 for draw in await asyncio.gather(*asked)]
+
+    assert on_a_loop(work) == [True, True, False, True, True, False]
+    assert runs == [2]
+
+
+def test_closed_it_begins_anew(valkey):
+    async def work(some):
+        first = await together(some, "aa")
+        await some.close()
+        return first + await together(some, "aa")
+
+    assert on_a_loop(work) == [True, True, True, False]
+
+
+def test_without_valkey_loops_and_threads_of_a_process_count_together():
+    async def work(some):
+        there = await together(some, "aa")
+        return there + [draw.wait_s == 0 for draw in some.draw(["a", "a", "b"])]
+
+    found = on_a_loop(work, url=lambda: "redis://127.0.0.1:1/0", client=away)
+    assert found == [True, True, True, False, True]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import orjson
 import pytest
 import structlog
+from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import path
 
@@ -73,6 +75,15 @@ def restore(request: HttpRequest) -> HttpResponse:
     return HttpResponse("late")
 
 
+def asks(request: HttpRequest) -> HttpResponse:
+    connection.ensure_connection()
+    used.append(connection.connection)
+    if request.GET:
+        raise RuntimeError("never shown")
+    return HttpResponse("asked")
+
+
+used: list[Any] = []
 sent: list[str] = []
 released_again = threading.Event()
 urlpatterns = [
@@ -82,6 +93,7 @@ urlpatterns = [
     path("held", held),
     path("restore", restore),
     path("ids", ids),
+    path("asks", asks),
 ]
 handler500 = "fred.views.server_error"
 pytestmark = pytest.mark.urls(__name__)
@@ -245,3 +257,12 @@ def test_an_exception_stays_inside(django_app):
 )
 def test_a_route_names_its_template(route, template):
     assert template_of(route) == template
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("query", ["", "fails=1"])
+def test_a_thread_gives_its_connection_back_with_the_answer(query, django_app, monkeypatch):
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    used.clear()
+    assert asyncio.run(request(django_app, "GET", "/asks", query=query)).status == (500 if query else 200)
+    assert [one.closed for one in used] == [True]

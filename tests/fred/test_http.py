@@ -1,6 +1,7 @@
 """Outgoing HTTP: what is proven about what left this machine, and that nothing is sent twice."""
 
 import gzip
+import selectors
 import socket
 import threading
 
@@ -264,3 +265,33 @@ def test_peer_class_is_what_the_other_tests_think_it_is():
     running = Peer()
     running.close()
     assert fetch(Request(running.url)).error.sent_nothing
+
+
+def test_a_loop_of_its_owners_can_drive_it(multi):
+    """It looks at nothing but the descriptor and the time until which it may be silent."""
+    held = threading.Event()
+    with (
+        peer(lambda got: (got.target == "/fast" or held.wait(10)) and answer(200)) as server,
+        selectors.DefaultSelector() as own,
+    ):
+        own.register(multi.fileno(), selectors.EVENT_READ)
+        assert multi.timer is None
+        multi.submit(Request(f"{server.url}/fast", tag="fast"), wake=False)
+        multi.submit(Request(f"{server.url}/slow", tag="slow", timeout=0.3), wake=False)
+        assert (multi.timer, own.select(0)) == (0.0, [])
+        found = []
+        while len(found) < 2:
+            assert multi.timer is not None or own.select(10), "nothing would ever call it again"
+            own.select(multi.timer)
+            found += multi.poll(0.0)
+        held.set()
+    assert [(one.tag, one.error and one.error.kind) for one in found] == [("fast", None), ("slow", ErrorKind.TIMEOUT)]
+
+
+def test_no_more_connections_to_a_host_than_allowed():
+    few = Multi(max_host_connections=2)
+    with peer() as server:
+        responses = run(few, *[Request(f"{server.url}/{number}") for number in range(20)])
+        assert [one.status for one in responses] == [200] * 20
+        assert server.connections <= 2
+    few.close()
