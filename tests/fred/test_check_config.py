@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ from tests.fred.settings_of import SECRET, good, with_backends
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def check_config(*arguments, variables, stdin=""):
+def process(*arguments, variables):
+    """A new Python with these arguments and, but for PATH, with nothing but these variables."""
     return subprocess.run(
-        [sys.executable, "manage.py", "check_config", *arguments],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **variables},
-        input=stdin,
         capture_output=True,
         text=True,
         timeout=60,
@@ -26,12 +27,18 @@ def check_config(*arguments, variables, stdin=""):
     )
 
 
+@pytest.fixture
+def check_config(manage):
+    """`check_config("--show", variables=good())`: run it with these options."""
+    return partial(manage, "check_config")
+
+
 def test_good_settings_say_so_in_one_line():
-    done = check_config(variables=good())
+    done = process("manage.py", "check_config", variables=good())
     assert (done.returncode, done.stdout, done.stderr) == (0, "configuration is good\n", "")
 
 
-def test_a_value_of_the_wrong_type_hides_nothing_else(tmp_path):
+def test_a_value_of_the_wrong_type_hides_nothing_else(check_config, tmp_path):
     """Every tree, TLS files and what only production refuses, beside what could not be read."""
     entries = [
         {"name": "a", "url": "ftp://x", "timeout": 30, "hmac_secret": "short"},
@@ -78,7 +85,7 @@ def test_a_value_of_the_wrong_type_hides_nothing_else(tmp_path):
     assert (missing, len(told)) == ([], len(expected)), done.stderr
 
 
-def test_bad_settings_are_listed_whole_first_problem_first():
+def test_bad_settings_are_listed_whole_first_problem_first(check_config):
     done = check_config("--validate", variables=good(PROVIDER_PROVIDER_UUID=None, REDIS_URL=None))
     assert done.returncode == 1
     first, second = done.stderr.splitlines()
@@ -86,7 +93,7 @@ def test_bad_settings_are_listed_whole_first_problem_first():
     assert "REDIS_URL is required" in second
 
 
-def test_tls_files_are_opened(tmp_path):
+def test_tls_files_are_opened(check_config, tmp_path):
     done = check_config(
         variables=good(PROVIDER_TLS_CERT_FILE=str(tmp_path / "c"), PROVIDER_TLS_KEY_FILE=str(tmp_path / "k"))
     )
@@ -94,14 +101,14 @@ def test_tls_files_are_opened(tmp_path):
     assert "failed to load TLS certificates" in done.stderr
 
 
-def test_a_ca_file_without_certificates_is_named_with_its_backend(tmp_path):
+def test_a_ca_file_without_certificates_is_named_with_its_backend(check_config, tmp_path):
     path = tmp_path / "ca.pem"
     path.write_text("nothing here", encoding="utf-8")
     done = check_config(variables=with_backends({"url": "https://b", "tls_ca_file": str(path)}))
     assert 'backend "docker-1": build TLS client config: no certificates found in' in done.stderr
 
 
-def test_show_prints_every_value_and_its_source_but_no_secret(tmp_path):
+def test_show_prints_every_value_and_its_source_but_no_secret(check_config, tmp_path):
     path = tmp_path / "provider.yaml"
     path.write_text("gas_limit: 7\n", encoding="utf-8")
     done = check_config("--show", "--config", str(path), variables=good())
@@ -126,7 +133,7 @@ def test_the_fingerprint_changes_with_any_setting(changed):
     assert one != fingerprint(conf.load_provider(good(**changed)).tree)
 
 
-def test_key_ids_tell_keys_apart_and_not_what_they_are():
+def test_key_ids_tell_keys_apart_and_not_what_they_are(check_config):
     variables = with_backends({"hmac_secret": SECRET, "hmac_secret_previous": "x" * 40})
     done = check_config("--print-hmac-key-ids", variables=variables)
     (backend,) = json.loads(done.stdout)["backends"]
@@ -173,14 +180,6 @@ def test_plain_settings_warn_of_nothing():
 
 
 def test_a_server_with_bad_settings_ends_with_1_and_its_problems():
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "fred", "worker"],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], **good(PROVIDER_KEY_NAME=None)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = process("-m", "celery", "-A", "fred", "worker", variables=good(PROVIDER_KEY_NAME=None))
     assert done.returncode == 1
     assert done.stderr.startswith("failed to load config: config validation failed: key_name is required")

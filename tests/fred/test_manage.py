@@ -1,35 +1,17 @@
 """`manage.py`: what an operator can put right is said in one line, not in a trace."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from django.core.management import get_commands, load_command_class
 
 from tests.fred.settings_of import good
 
-ROOT = Path(__file__).resolve().parents[2]
 APPS = {"fred", "leases", "backends", "placements", "reconciliation", "tenants_api"}
 OURS = sorted((app, command) for command, app in get_commands().items() if app in APPS)
 NOBODY = "postgres://fred:hunter2@127.0.0.1:1/fred"
 
 
-def manage(*arguments, variables):
-    return subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("command", [("migrate",), ("createsuperuser", "--noinput", "--username=a", "--email=a@b.c")])
-def test_a_command_that_needs_the_database_names_the_missing_setting(command):
+def test_a_command_that_needs_the_database_names_the_missing_setting(manage, command):
     done = manage(*command, variables={"DJANGO_SUPERUSER_PASSWORD": "x"})
     assert done.returncode == 1
     assert done.stderr.startswith("DATABASE_URL is required")
@@ -37,7 +19,7 @@ def test_a_command_that_needs_the_database_names_the_missing_setting(command):
 
 
 @pytest.mark.parametrize("command", [("migrate",), ("backends", "list"), ("backends", "sync")])
-def test_a_database_that_does_not_answer_is_named_without_its_password(command):
+def test_a_database_that_does_not_answer_is_named_without_its_password(manage, command):
     done = manage(*command, variables=good(DATABASE_URL=NOBODY, PROVIDER_LOG_LEVEL="error"))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
@@ -46,7 +28,7 @@ def test_a_database_that_does_not_answer_is_named_without_its_password(command):
 
 
 @pytest.mark.parametrize("place", [("--config", "{}", "list"), ("list", "--config={}"), ("list", "-c", "{}")])
-def test_the_settings_file_of_the_flag_is_read_wherever_the_flag_stands(tmp_path, place):
+def test_the_settings_file_of_the_flag_is_read_wherever_the_flag_stands(manage, tmp_path, place):
     path = tmp_path / "provider.yaml"
     path.write_text("gas_limit: 0\n", encoding="utf-8")
     done = manage("backends", *(word.format(path) for word in place), variables=good())
@@ -55,7 +37,7 @@ def test_the_settings_file_of_the_flag_is_read_wherever_the_flag_stands(tmp_path
 
 
 @pytest.mark.parametrize("command", ["watch_chain", "backends", "check_config"])
-def test_every_command_of_the_provider_tells_of_the_flag(command):
+def test_every_command_of_the_provider_tells_of_the_flag(manage, command):
     assert "--config PATH" in manage(command, "--help", variables=good()).stdout
 
 
