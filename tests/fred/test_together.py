@@ -154,6 +154,26 @@ def test_a_new_loop_gets_a_new_answerer_and_the_old_one_is_closed():
     assert [(one.batches, one.closed) for one in made] == [([[1]], 1), ([[2]], 1)]
 
 
+def test_loops_may_ask_by_turns_and_each_closes_its_answerers_at_its_end():
+    made = []
+
+    def make():
+        made.append(Doubler())
+        return made[-1]
+
+    async def ask(number):
+        async with asyncio.timeout(10):
+            return await together.ask(number)
+
+    together = Together(make)
+    with asyncio.Runner() as one:
+        with asyncio.Runner() as other:
+            assert [loop.run(ask(number)) for number, loop in enumerate((one, other, one, one))] == [0, 2, 4, 6]
+            assert [each.closed for each in made] == [0, 0, 0]
+        assert [each.closed for each in made] == [0, 1, 0]
+    assert [(each.batches, each.closed) for each in made] == [([[0]], 1), ([[1]], 1), ([[2], [3]], 1)]
+
+
 def test_closed_it_lets_go_and_whoever_asks_later_begins_anew():
     made = []
 
