@@ -21,7 +21,7 @@ POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AwaitedCommand:
     """A command as its row says, and what its request met.
 
     ``took``: this process heard the backend take it. ``unwritten``: this process sent it, and can't say what was
@@ -52,12 +52,12 @@ class Standing:
 _COLUMNS = "SELECT id, kind, tenant, payload_sha256, state, refusal, error FROM placements_maintenancecommand"
 
 
-def find(lease_uuid: UUID, maintenance_id: UUID) -> Standing | None:
+def find(lease_uuid: UUID, maintenance_id: UUID) -> AwaitedCommand | None:
     """The command of this name, if the lease has one."""
     return _read(f"{_COLUMNS} WHERE lease_uuid = %s AND maintenance_id = %s", lease_uuid, maintenance_id)
 
 
-def outcome(command: UUID, claimed: Claimed | None, *, until: float) -> Standing | None:
+def outcome(command: UUID, claimed: Claimed | None, *, until: float) -> AwaitedCommand | None:
     """Wait for a command, having it sent first if it is claimed for us; None when it is there no more.
 
     ``until`` is a time of ``time.monotonic()``. What has not left by then does not leave from here; it stays open, and
@@ -85,7 +85,7 @@ def outcome(command: UUID, claimed: Claimed | None, *, until: float) -> Standing
         return _look(command, waiter, is_ours=claimed is not None)
 
 
-def _look(command: UUID, waiter: Waiter, *, is_ours: bool) -> Standing | None:
+def _look(command: UUID, waiter: Waiter, *, is_ours: bool) -> AwaitedCommand | None:
     told = waiter.outcome  # before the row: what is told is written
     found = _read(f"{_COLUMNS} WHERE id = %s", command)
     if found is None:
@@ -95,11 +95,11 @@ def _look(command: UUID, waiter: Waiter, *, is_ours: bool) -> Standing | None:
     return replace(found, took=took, unwritten=unwritten)
 
 
-def _read(statement: str, *params: UUID) -> Standing | None:
+def _read(statement: str, *params: UUID) -> AwaitedCommand | None:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         row = cursor.fetchone()
     if row is None:
         return None
     id_, kind, tenant, digest, state, refusal, error = row
-    return Standing(id_, CommandKind(kind), tenant, bytes(digest), CommandState(state), refusal, error)
+    return AwaitedCommand(id_, CommandKind(kind), tenant, bytes(digest), CommandState(state), refusal, error)

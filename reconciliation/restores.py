@@ -68,7 +68,7 @@ def admit_restore(wish: Wish) -> Claimed | Earlier | Obstacle:
         return due.in_transaction(lambda: _admit(wish))
 
 
-def standing_of(operation: UUID) -> Earlier | None:
+def earlier(operation: UUID) -> Earlier | None:
     """How an admitted restore stands now; None when there is none of this id."""
     found = sql.earlier(operation)
     return Earlier(OperationState(found.state), found.refusal, found.error) if found else None

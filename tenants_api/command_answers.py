@@ -8,7 +8,7 @@ from django.http import HttpResponse
 
 from fred import metrics
 from placements.command_status import MALFORMED, CommandKind, CommandState
-from placements.command_waits import Standing
+from placements.command_waits import AwaitedCommand
 from reconciliation.command_admission import NotAdmitted
 from tenants_api.errors import ApiError, answer, internal, lease_inactive, unavailable, unusable
 from tenants_api.idempotency import REPLAYED
@@ -23,7 +23,7 @@ _RESERVED: Final = (
 )
 
 
-def keyed(found: Standing | None, *, replayed: bool) -> HttpResponse:
+def keyed(found: AwaitedCommand | None, *, replayed: bool) -> HttpResponse:
     """The answer to a request with a command key. `replayed`: another request brought the command.
 
     While the command is open it may still run: the same key joins it. Raises ApiError.
@@ -36,7 +36,7 @@ def keyed(found: Standing | None, *, replayed: bool) -> HttpResponse:
     raise _refused(found, headers, is_replay=replayed)
 
 
-def _refused(found: Standing, headers: Mapping[str, str], *, is_replay: bool) -> ApiError:
+def _refused(found: AwaitedCommand, headers: Mapping[str, str], *, is_replay: bool) -> ApiError:
     verb = found.kind.value
     if found.state is CommandState.ENDED:
         return ApiError(409, "lease is no longer active", error_code="lease_not_active", headers=headers)
@@ -55,7 +55,7 @@ def _refused(found: Standing, headers: Mapping[str, str], *, is_replay: bool) ->
     return ApiError(409, f"invalid state for {verb}", headers=headers)
 
 
-def keyless(found: Standing | None) -> HttpResponse:
+def keyless(found: AwaitedCommand | None) -> HttpResponse:
     """The answer to a request without a command key. What was or may be sent is never a 503. Raises ApiError."""
     if found is not None and (found.took or found.state in _TOOK):
         return answer({"status": found.kind.progress}, status=202)
@@ -68,7 +68,7 @@ def keyless(found: Standing | None) -> HttpResponse:
     raise invalid_state(found.kind)
 
 
-def _refused_keyless(found: Standing) -> ApiError:
+def _refused_keyless(found: AwaitedCommand) -> ApiError:
     is_update = found.kind is CommandKind.UPDATE
     if found.refusal == "not_provisioned":
         return ApiError(404, "lease not yet provisioned", error_code="not_provisioned")

@@ -20,7 +20,7 @@ from fred.decoding import DecodeError, decode_object
 from leases.status import LeaseState
 from placements import command_waits
 from placements.command_status import CommandKind
-from placements.command_waits import Standing
+from placements.command_waits import AwaitedCommand
 from reconciliation.command_admission import Admitted, CommandWish, NotAdmitted, admit_command
 from tenants_api import backend_reads, command_answers, command_keys, idempotency, lease_reads
 from tenants_api.errors import ApiError, forbidden, internal, lease_not_found, request_id_of, unavailable
@@ -110,7 +110,9 @@ def _keyed(call: Call, kind: CommandKind, key: UUID, *, until: float) -> HttpRes
         raise unavailable() from None
 
 
-def _joined(call: Call, kind: CommandKind, payload: bytes, known: Standing | None, *, until: float) -> HttpResponse:
+def _joined(
+    call: Call, kind: CommandKind, payload: bytes, known: AwaitedCommand | None, *, until: float
+) -> HttpResponse:
     """The answer of a command that an earlier request brought."""
     if known is None:
         raise unavailable()

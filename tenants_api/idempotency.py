@@ -150,20 +150,20 @@ def _claim_or_answer(scope: sql.Scope, digest: bytes, request_id: str) -> sql.Cl
             if tries_claim and (claim := sql.claim(scope, sha256=digest, operation_id=proposed, request_id=request_id)):
                 _count("claimed" if claim.operation_id == proposed else "taken_over")
                 return claim
-            standing = sql.standing(scope)
+            kept = sql.kept_answer(scope)
         except DatabaseFailure as error:
             log.error("idempotency.unavailable", error=type(error).__name__)  # noqa: TRY400
             raise unavailable() from None
-        tries_claim = standing is None or standing.is_gone or (standing.is_stale and standing.request_sha256 == digest)
-        if standing is None or tries_claim:
+        tries_claim = kept is None or kept.is_gone or (kept.is_stale and kept.request_sha256 == digest)
+        if kept is None or tries_claim:
             continue
-        if standing.request_sha256 != digest:
+        if kept.request_sha256 != digest:
             _count("mismatch")
             text = "idempotency key was used with a different request"
             raise ApiError(422, text, error_code="idempotency_key_mismatch")
-        if standing.is_done:
+        if kept.is_done:
             _count("replayed")
-            return _replay(standing)
+            return _replay(kept)
         if time.monotonic() >= until:
             _count("in_progress")
             text = "a request with this idempotency key is still being processed"
@@ -172,11 +172,11 @@ def _claim_or_answer(scope: sql.Scope, digest: bytes, request_id: str) -> sql.Cl
         _changes.wait(seen, timeout=min(POLL_S, max(0.0, until - time.monotonic())))
 
 
-def _replay(standing: sql.Standing) -> HttpResponse:
-    headers = {"Content-Type": standing.content_type, REPLAYED: "true"}
-    if not standing.body:
+def _replay(kept: sql.KeptAnswer) -> HttpResponse:
+    headers = {"Content-Type": kept.content_type, REPLAYED: "true"}
+    if not kept.body:
         headers["Content-Length"] = "0"
-    return HttpResponse(standing.body, status=standing.status, headers=headers)
+    return HttpResponse(kept.body, status=kept.status, headers=headers)
 
 
 def _count(outcome: str) -> None:

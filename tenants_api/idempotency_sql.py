@@ -35,7 +35,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KeptAnswer:
     """How a key stands for somebody who did not get it."""
 
     request_sha256: bytes
@@ -85,7 +85,7 @@ def claim(scope: Scope, *, sha256: bytes, operation_id: UUID, request_id: str) -
     return Claim(*found[0]) if found else None
 
 
-def standing(scope: Scope) -> Standing | None:
+def kept_answer(scope: Scope) -> KeptAnswer | None:
     """How the key stands now; None when there is no row of it."""
     found = _rows(
         """
@@ -101,7 +101,7 @@ def standing(scope: Scope) -> Standing | None:
     if not found:
         return None
     sha256, is_done, is_stale, is_gone, status, content_type, body = found[0]
-    return Standing(bytes(sha256), is_done, is_stale, is_gone, status, content_type, bytes(body))
+    return KeptAnswer(bytes(sha256), is_done, is_stale, is_gone, status, content_type, bytes(body))
 
 
 def finish(held: Claim, *, status: int, content_type: str, body: bytes) -> bool:

@@ -49,7 +49,7 @@ def restore(call: Call) -> HttpResponse:
 def _restore(call: Call, attempt: Attempt, *, until: float) -> HttpResponse:
     facts = call.known_lease()
     call.note(attempt.operation_id)
-    if attempt.is_repeat and (before := restores.standing_of(attempt.operation_id)) is not None:
+    if attempt.is_repeat and (before := restores.earlier(attempt.operation_id)) is not None:
         return _resume(before, attempt.operation_id, call.lease_uuid, until=until)
     if facts.state != LeaseState.PENDING:
         raise _not_pending()
@@ -162,7 +162,7 @@ def _resume(found: Earlier, operation: UUID, target: UUID, *, until: float) -> H
             raise internal()
         let_go()
         time.sleep(_POLL_S)
-        found = restores.standing_of(operation) or found
+        found = restores.earlier(operation) or found
     match found.state:
         case S.ACCEPTED | S.SUCCEEDED:
             return _taken()
