@@ -234,8 +234,9 @@ class _Renewals:
     def _run(self) -> None:
         tick = threading.Event()
         while not tick.wait(RENEW_EVERY_S):
-            self.renew()
-            connection.close()
+            if self._held:
+                self.renew()
+                connection.close()
 
 
 _changes = _Changes()
