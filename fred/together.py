@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
+
+from fred.per_loop import PerLoop
 
 MOST: Final = 200
 """Questions in one batch."""
@@ -29,39 +32,48 @@ class Answerer(Protocol[_K_contra, _V_co]):
         """Let go of what it holds."""
 
 
+@dataclass(slots=True)
+class _Queue(Generic[_K, _V]):
+    """The questions of one loop, and the task that puts them."""
+
+    waiting: list[tuple[_K, asyncio.Future[_V]]]
+    wake: asyncio.Event
+    task: asyncio.Task[None]
+
+
 class Together(Generic[_K, _V]):
-    """Belongs to no loop: each that asks has a task and an answerer of its own, while it is the one that asks."""
+    """Belongs to no loop: each that asks has a task and an answerer of its own."""
 
     def __init__(self, make: Callable[[], Answerer[_K, _V]], *, most: int = MOST) -> None:
         """`make` gives a loop its answerer; `most` questions are put at once."""
         self._make = make
         self._most = most
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._queues: PerLoop[_Queue[_K, _V]] = PerLoop(self._begin)
 
     async def ask(self, question: _K) -> _V:
         """The answer, once its batch has run."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop or self._task is None or self._task.done():
-            self._begin(loop)
-        future: asyncio.Future[_V] = loop.create_future()
-        self._waiting.append((question, future))
-        self._wake.set()
+        queue = self._queues.here()
+        if queue.task.done():
+            self._queues.taken()
+            queue = self._queues.here()
+        future: asyncio.Future[_V] = asyncio.get_running_loop().create_future()
+        queue.waiting.append((question, future))
+        queue.wake.set()
         return await future
 
     async def close(self) -> None:
-        """End the task and its answerer; who still waits is cancelled, whoever asks from now on begins anew."""
-        if self._task is not None and self._loop is asyncio.get_running_loop():
-            task, self._task = self._task, None
-            task.cancel()
-            await asyncio.wait([task])
+        """End this loop's task and answerer; who still waits is cancelled, whoever asks from now on begins anew."""
+        queue = self._queues.taken()
+        if queue is not None:
+            queue.task.cancel()
+            await asyncio.wait([queue.task])
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: list[tuple[_K, asyncio.Future[_V]]] = []
-        self._wake = asyncio.Event()
+    def _begin(self) -> _Queue[_K, _V]:
+        waiting: list[tuple[_K, asyncio.Future[_V]]] = []
+        wake = asyncio.Event()
         # In a context of its own: what it logs belongs to no request, not even to the first.
-        self._task = loop.create_task(self._work(self._waiting, self._wake), context=contextvars.Context())
+        work = self._work(waiting, wake)
+        return _Queue(waiting, wake, asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
 
     async def _work(self, waiting: list[tuple[_K, asyncio.Future[_V]]], wake: asyncio.Event) -> None:
         answerer = self._make()

@@ -150,6 +150,25 @@ def test_a_second_loop_begins_anew(on_a_loop):
         assert server.connections == 3
 
 
+def test_loops_may_ask_by_turns_and_each_has_its_own_connections():
+    http, held = LoopHttp(), threading.Event()
+    with peer(lambda got: (got.target != "/slow" or held.wait(10)) and answer(200, got.target.encode())) as server:
+
+        async def ask(name):
+            return (await http.fetch(Request(f"{server.url}/{name}"))).body
+
+        with asyncio.Runner() as one, asyncio.Runner(loop_factory=uvloop.new_event_loop) as other:
+            slow = one.get_loop().create_task(ask("slow"))
+            assert [loop.run(ask(number)) for number, loop in enumerate((one, other, one, other))] == [
+                b"/%d" % number for number in range(4)
+            ]
+            other.run(http.close())
+            held.set()
+            assert one.get_loop().run_until_complete(slow) == b"/slow"
+            one.run(http.close())
+        assert server.connections == 3
+
+
 def test_closed_it_holds_nothing_and_whoever_asks_begins_anew(on_a_loop):
     with peer() as server:
 
