@@ -100,27 +100,37 @@ def loop_app():
         one.close()
 
 
+def asked(app, *what, **how):
+    """What the application answers; a view that hangs fails the test."""
+
+    async def main():
+        async with asyncio.timeout(10):
+            return await request(app, *what, **how)
+
+    return asyncio.run(main())
+
+
 def test_a_view_answers_on_the_loop(loop_app):
-    answer = asyncio.run(request(loop_app(), "POST", "/echo", body=[b"12345", b"67890"]))
+    answer = asked(loop_app(), "POST", "/echo", body=[b"12345", b"67890"])
     assert (answer.status, answer.body, answer.headers["x-name"]) == (200, b"1234567890", "é")
     assert answer.headers["content-length"] == "10"
     assert said == [(True, True)]
 
 
 def test_a_body_over_the_cap_cannot_be_read_and_ends_the_connection(loop_app):
-    answer = asyncio.run(request(loop_app(), "POST", "/echo", body=[b"12345", b"678901"]))
+    answer = asked(loop_app(), "POST", "/echo", body=[b"12345", b"678901"])
     assert (answer.status, answer.body, answer.headers["connection"]) == (400, b"unreadable", "close")
 
 
 def test_a_request_whose_time_is_over_ends_where_it_waits(loop_app):
-    answer = asyncio.run(request(loop_app(answer_s=0.05), "GET", "/hang"))
+    answer = asked(loop_app(answer_s=0.05), "GET", "/hang")
     assert (answer.status, answer.body) == (503, b'{"error":"request timeout","code":503}')
     assert answer.headers["retry-after"] == "1"
     assert said == [("ended where it waits", True), "sent"]
 
 
 def test_a_request_without_any_time_left_ends_at_its_first_wait(loop_app):
-    answer = asyncio.run(request(loop_app(whole_s=0.0), "GET", "/hang"))
+    answer = asked(loop_app(whole_s=0.0), "GET", "/hang")
     assert (answer.status, said) == (503, [("ended where it waits", True), "sent"])
 
 
@@ -150,7 +160,7 @@ def test_who_is_cancelled_with_its_connection_ends_too(loop_app):
 
 
 def test_an_exception_stays_inside(loop_app):
-    answer = asyncio.run(request(loop_app(), "GET", "/crash"))
+    answer = asked(loop_app(), "GET", "/crash")
     assert (answer.status, answer.json()) == (500, {"error": "internal server error", "code": 500})
 
 
@@ -160,10 +170,10 @@ def test_a_statement_of_djangos_is_refused_and_one_aside_is_not(loop_app, monkey
     headers = {"X-Request-ID": "abc"}
     app = Edge(loop_app(), cors_origins=())
     connection.ensure_connection()  # it would be at hand
-    refused = asyncio.run(request(app, "GET", "/statement"))
+    refused = asked(app, "GET", "/statement")
     assert (refused.status, refused.json()) == (500, {"error": "internal server error", "code": 500})
-    asked = asyncio.run(request(app, "GET", "/aside", headers=headers))
-    assert (asked.status, asked.body) == (200, b"asked django_0 {'request_id': 'abc'}")
+    found = asked(app, "GET", "/aside", headers=headers)
+    assert (found.status, found.body) == (200, b"asked django_0 {'request_id': 'abc'}")
     ((_, used),) = said
     assert used.closed  # given back by the thread
 
@@ -171,8 +181,8 @@ def test_a_statement_of_djangos_is_refused_and_one_aside_is_not(loop_app, monkey
 def test_requests_at_once_keep_their_ids_apart(loop_app):
     async def main():
         app = Edge(loop_app(), cors_origins=())
-        asked = [request(app, "GET", "/ids", headers={"X-Request-ID": name}) for name in ("abc", "def")]
-        return [one.body.decode() for one in await asyncio.gather(*asked)]
+        both = [request(app, "GET", "/ids", headers={"X-Request-ID": name}) for name in ("abc", "def")]
+        return [one.body.decode() for one in await asyncio.gather(*both)]
 
     for name, found in zip(("abc", "def"), asyncio.run(main()), strict=True):
         assert f"('X-Request-ID', '{name}')" in found
@@ -234,8 +244,8 @@ def test_the_web_process_has_such_a_limit_and_probes_stand_beside_it(settings, m
     async def main():
         app = web.compose()
         try:
-            asked = ("/v1/leases/x/status", "/v1/leases/x/logs", "/metrics")
-            return [await request(app, "GET", name) for name in asked]
+            paths = ("/v1/leases/x/status", "/v1/leases/x/logs", "/metrics")
+            return [await request(app, "GET", name) for name in paths]
         finally:
             for close in app._closers:
                 await close()
