@@ -15,7 +15,8 @@ from leases import lanes, node, tasks
 from leases.chain import keyring
 from leases.chain.devchain.keys import MNEMONIC_TENANT
 from leases.chain.keys import SigningKey
-from tests.leases.house import pending, states, want
+from leases.models import ChainTx
+from tests.leases.house import action_states, pending, states, want
 from tests.leases.signers import (
     address_of,
     give,
@@ -96,11 +97,15 @@ def test_keys_are_written_by_the_pass_and_found_by_every_lane(house, settings, k
         "main-sub-2.info",
         "main.info",
     ]
-    settle()
-    assert usable() == [0, 1]
+    wait_until(lambda: settle() or usable() == [0, 1], timeout=30)
+    house.set_block_mode("manual")  # whoever has sent waits for its block: the other takes the rest
     leases = pending(house, 60)
     want("ack", leases)
-    wait_until(lambda: not make_due() and not lanes.run() and set(states(house, leases)) == {2}, timeout=20)
+    wait_until(lambda: not make_due() and not lanes.run() and ChainTx.objects.count() == 2, timeout=20)
+    house.set_block_mode("instant")
+    house.produce_block()
+    wait_until(lambda: not make_due() and not lanes.run() and action_states("ack") == {"done": 60}, timeout=20)
+    assert set(states(house, leases)) == {2}
     assert set(signed_by(house)) == {address_of(house, 1), address_of(house, 2)}
 
 
