@@ -115,8 +115,9 @@ class _Pass:
         metrics.GRANT_CHECKS.labels("error" if wanted else "success").inc()
         if self._fund() or self._revoke():
             return SOON
-        if subsigner_sql.refused_since(self.started_at):
-            return inclusion.RECHECK_SIGNER
+        is_unread = len(self.balances) <= len(self.signers)  # theirs and the provider's: not to be known is not to lack
+        if is_unread or subsigner_sql.refused_since(self.started_at):
+            return min(inclusion.RECHECK_SIGNER, _interval())
         is_lacking = bool(wanted) or any(not self._can_pay(one) for one in self.signers)
         return min(RETRY, settings.FRED.sub_signer_fund_check_interval) if is_lacking else None
 
