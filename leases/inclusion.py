@@ -38,6 +38,8 @@ PUSH_WITHIN_S = 3.0
 SEEN_AFTER = timedelta(seconds=5)
 """Bytes that were not found for so long are sent again; and the pause between two proofs that they never will be."""
 SLOWEST_POLL = timedelta(seconds=5)
+MOST_STEPS = 30
+"""The pause between look-ups has grown to its most by then, however short the first was; attempts grow without end."""
 MORE_BLOCKS = 2
 """So many blocks past its last possible one a transaction must be missing."""
 NAMES = {"ack": "acknowledge", "reject": "reject", "close": "close"}
@@ -120,7 +122,7 @@ def push(tx: OpenTx, chain: ChainClient, *, first: bool, held_at: float) -> None
 def _poll(tx: OpenTx) -> timedelta:
     """Time to the next look-up: `tx_poll_interval`, half as long again each time, at most 5 s."""
     first: timedelta = settings.FRED.tx_poll_interval
-    return min(first * 1.5 ** max(tx.attempts - 1, 0), SLOWEST_POLL)
+    return min(first * 1.5 ** min(max(tx.attempts - 1, 0), MOST_STEPS), SLOWEST_POLL)
 
 
 def _missing(tx: OpenTx, height: int, chain: ChainClient) -> bool:

@@ -349,3 +349,19 @@ def test_a_close_ends_a_lease_that_another_closed_first(house):
     run_until_settled()
     assert states(house, leases) == [CLOSED] * 2
     assert action_states() == {"done": 2}
+
+
+@pytest.mark.parametrize("age", [timedelta(), timedelta(hours=6)], ids=["young", "of before a long silence"])
+def test_however_often_it_was_looked_for_it_is_looked_for_again(house, age):
+    """Hours without an answer leave hundreds of attempts; the pause does not grow with them."""
+    house.set_block_mode("manual")
+    leases = pending(house, 2)
+    want("ack", leases)
+    wait_until(lambda: lanes.run() or ChainTx.objects.filter(state="broadcast").exists())
+    ChainTx.objects.update(attempts=500, created_at=Now() - age, due_at=Now())
+    assert not inclusion.check_due()
+    assert ChainTx.objects.filter(state="broadcast", due_at__lt=Now() + inclusion.SLOWEST_POLL).exists()
+    house.set_block_mode("instant")
+    house.produce_block()
+    run_until_settled()
+    assert states(house, leases) == [ACTIVE] * 2
