@@ -24,7 +24,7 @@ once: $(STAMP)  ## start everything, let one lease live and end, stop
 	exec $(BIN)/python manage.py dev --parent $$PPID --once $(ARGS)
 
 test: $(STAMP)  ## the fast tests
-	$(BIN)/python -m pytest -m "not slow" -n 2 $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal $(ARGS)
 
 check: gates  ## all gates and all tests
 	$(BIN)/python -m pytest $(if $(SLOW_ONLY),-m slow) -n 2 --dist loadfile $(ARGS)
