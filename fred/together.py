@@ -72,11 +72,12 @@ class Together(Generic[_K, _V]):
         waiting: list[tuple[_K, asyncio.Future[_V]]] = []
         wake = asyncio.Event()
         # In a context of its own: what it logs belongs to no request, not even to the first.
-        work = self._work(waiting, wake)
+        work = self._work(self._make(), waiting, wake)
         return _Queue(waiting, wake, asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
 
-    async def _work(self, waiting: list[tuple[_K, asyncio.Future[_V]]], wake: asyncio.Event) -> None:
-        answerer = self._make()
+    async def _work(
+        self, answerer: Answerer[_K, _V], waiting: list[tuple[_K, asyncio.Future[_V]]], wake: asyncio.Event
+    ) -> None:
         try:
             while True:
                 await wake.wait()

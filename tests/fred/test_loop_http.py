@@ -28,8 +28,12 @@ def on_a_loop(request):
             finally:
                 await made.close()
 
+        faults = []
         with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(main())
+            runner.get_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+            found = runner.run(main())
+        assert faults == []
+        return found
 
     return run
 
@@ -180,6 +184,7 @@ def test_closed_it_holds_nothing_and_whoever_asks_begins_anew(on_a_loop):
             waiting.cancel()
             await http.close()
             await http.close()
+            await asyncio.sleep(0)  # what was about to begin is not missed
             return [*found, (await http.fetch(Request(server.url))).status]
 
         assert on_a_loop(work) == [200, 200]

@@ -187,6 +187,7 @@ def test_closed_it_lets_go_and_whoever_asks_later_begins_anew():
     async def main():
         together = Together(make)
         await together.close()  # nobody asked yet
+        assert made == []
         found = [await together.ask(1)]
         await together.close()
         await together.close()
@@ -210,6 +211,28 @@ def test_who_still_waits_when_it_closes_is_let_go():
     found, doubler = asked_of(work, free=False)
     assert [type(one) for one in found] == [asyncio.CancelledError] * 2
     assert doubler.closed == 1
+
+
+def test_who_asks_after_its_task_was_ended_by_others_is_answered():
+    made = []
+
+    def make():
+        made.append(Doubler())
+        return made[-1]
+
+    async def main():
+        together = Together(make)
+        found = [await together.ask(1)]
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        task.cancel()
+        await asyncio.wait([task])
+        async with asyncio.timeout(10):
+            found.append(await together.ask(2))
+        await together.close()
+        return found
+
+    assert asyncio.run(main()) == [2, 4]
+    assert [(one.batches, one.closed) for one in made] == [([[1]], 1), ([[2]], 1)]
 
 
 def test_a_close_from_another_loop_leaves_it_alone():

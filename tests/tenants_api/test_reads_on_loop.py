@@ -15,11 +15,14 @@ from pydantic import SecretStr
 
 from fred import loop_http
 from fred.loop_database import LoopConnection
+from leases.status import LeaseState
 from tenants_api.models import UsedToken
 from tests.tenants_api.both_ways import WAYS, BothWays, Stage, forget, told
 from tests.tenants_api.calls import bearer, envelope
+from tests.tenants_api.placed import placed
 from tests.tenants_api.read_cases import CASES, held
-from tests.tenants_api.vectors import ALICE, LEASE
+from tests.tenants_api.vectors import ALICE, BOB, LEASE
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIMITED, UNAUTHORIZED = envelope("rate limit exceeded", 429), envelope("unauthorized", 401)
@@ -164,6 +167,46 @@ def test_what_many_ask_at_once_goes_to_the_database_in_few_statements(stage, web
     assert asked["SELECT"] <= 10
     assert asked["INSERT"] <= 5
     assert sum(many for word, many in statements if word == "INSERT") == 10
+
+
+def test_of_many_who_ask_at_once_each_is_told_of_its_own_lease(stage, web, statements):
+    mine, bobs, nobodys = (f"0190a1b2-c3d4-7e5f-8a9b-00000000000{number}" for number in range(3))
+    for name, tenant, state in ((mine, ALICE, LeaseState.CLOSED), (bobs, BOB, LeaseState.ACTIVE)):
+        placed(stage.lease(uuid=name, tenant=tenant, chain_state=state))
+        stage.backends.one.says(f"/info/{name}", {"host": name})
+
+    async def work(ask):
+        asked = [(mine, "alice"), (bobs, "bob"), (bobs, "alice"), (nobodys, "alice"), (mine, "bob")]
+        answers = await asyncio.gather(
+            *(ask("loop", "status", path=name, headers=bearer(who, name)) for name, who in asked)
+        )
+        return [(one.status, one.json().get("lease_uuid"), one.json().get("state")) for one in answers]
+
+    assert web.run(work) == [
+        (200, mine, "LEASE_STATE_CLOSED"),
+        (200, bobs, "LEASE_STATE_ACTIVE"),
+        (403, None, None),
+        (404, None, None),
+        (403, None, None),
+    ]
+    assert ("SELECT", 5) in statements
+
+
+@pytest.mark.parametrize("route", ["status", "provision", "connection"])
+def test_while_one_waits_for_its_backend_others_are_answered(route, stage, web):
+    placed(stage.lease())
+    for path in (f"/provisions/{LEASE}", f"/info/{LEASE}"):
+        stage.backends.one.answers[path] = lambda: stage.held.wait(10) and (404, b"{}")
+
+    async def work(ask):
+        slow = asyncio.ensure_future(ask("loop", route))
+        await asyncio.to_thread(wait_until, lambda: stage.backends.one.calls)
+        others = [(await ask("loop", "status", headers=bearer("bob"))).status for _ in range(3)]
+        assert not slow.done()
+        stage.held.set()
+        return [*others, (await slow).status]
+
+    assert web.run(work) == [403, 403, 403, 200 if route == "status" else 404]
 
 
 @pytest.mark.parametrize("valkey_is", ["there", "away"])
