@@ -182,6 +182,14 @@ def test_the_head_of_a_head_is_written_alone(writes):
     assert [one[-4:] for one in writes] == [b"\r\n\r\n"] * 2
 
 
+def test_the_head_of_a_head_is_written_before_the_end_of_its_connection(writes):
+    with served(deaf) as server, server.connect() as line:
+        line.send(b"HEAD /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        assert line.answer(head_only=True).status == 200
+        assert line.rest() == b""
+    assert len(writes) == 1
+
+
 @pytest.mark.parametrize("is_stream", [True, False])
 def test_the_head_does_not_wait_for_a_body_that_comes_later(is_stream, writes):
     read = threading.Event()
