@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 import psutil
-import pytest
 
 from fred.dev.servers import PostgresServer, ValkeyServer
 from tests.fred.test_servers import alive
@@ -19,7 +18,6 @@ DEADLINE_S = 240.0
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-@pytest.mark.slow  # it starts a dozen processes: a tenth of what all fast tests cost
 def test_dev_once_ends_well_and_leaves_nothing(tmp_path):
     folder = tmp_path / "house"
     environment = {name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}}

@@ -6,8 +6,8 @@ import pytest
 from celery import Celery
 from django.db import OperationalError, connection
 
+from fred import loop_database
 from fred.tasks import FredTask
-from leases import event_reads
 
 
 @pytest.mark.django_db(transaction=True)
@@ -30,16 +30,16 @@ def test_a_broken_connection_is_given_up_after_the_first_failure():
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("whose", ["a task's or a request's", "a reader's of events"])
+@pytest.mark.parametrize("whose", ["a task's or a request's", "the event loop's"])
 def test_no_connection_waits_for_ever_for_a_server_that_vanished(whose):
     async def opened():
-        other = await event_reads._connect()
+        other = await loop_database.connect()
         try:
             return other.info.get_parameters()
         finally:
             await other.close()
 
     connection.ensure_connection()
-    found = asyncio.run(opened()) if whose.endswith("events") else connection.connection.info.get_parameters()
+    found = asyncio.run(opened()) if whose.endswith("loop's") else connection.connection.info.get_parameters()
     silent_s = int(found["keepalives_idle"]) + int(found["keepalives_interval"]) * int(found["keepalives_count"])
     assert silent_s == int(found["tcp_user_timeout"]) / 1000 == 25
