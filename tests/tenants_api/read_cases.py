@@ -15,6 +15,7 @@ from tests.factories.placements import OperationFactory
 from tests.tenants_api.calls import SKU
 from tests.tenants_api.placed import HASH, placed
 from tests.tenants_api.vectors import ALICE, BOB, LEASE
+from tests.waiting import wait_until
 
 PATH = f"/provisions/{LEASE}"
 INFO = {
@@ -35,9 +36,16 @@ def pending_with_payload(stage):
     OperationFactory(lease=lease)
 
 
+def once_all_are_asked(stage, one):
+    """A hit ends the search, so it must not come before every backend has noted the question."""
+    answer = one.answers[PATH]
+    one.answers[PATH] = lambda: wait_until(lambda: all(each.calls for each in stage.backends.all)) and answer
+
+
 def only_on_the_chain(stage):
     stage.chain.add(UUID(LEASE))
     stage.backends.one.holds()
+    once_all_are_asked(stage, stage.backends.one)
     stage.backends.one.says(f"/info/{LEASE}", INFO)
 
 
@@ -52,6 +60,7 @@ def nobody_knows_it(stage):
 
 def retained(stage):
     stage.backends.two.holds(status="retained", tenant=ALICE, items=[{"sku": str(SKU), "quantity": 1}])
+    once_all_are_asked(stage, stage.backends.two)
 
 
 def silent_chain(stage):
