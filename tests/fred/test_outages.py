@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import socket
 
 import psycopg
@@ -95,7 +96,9 @@ def test_after_a_minute_a_traceback_is_written_again():
     processor = logs._Tracebacks(lambda _: True, clock)
 
     def is_full():
-        return "exc_info" in processor(None, "error", {"event": "e", "exc_info": OperationalError("away")})
+        return "exc_info" in processor(
+            None, "error", {"event": "e", "exc_info": OperationalError("the connection is closed")}
+        )
 
     assert [is_full(), is_full()] == [True, False]
     clock.now += logs.FULL_AGAIN_S - 1
@@ -108,20 +111,20 @@ def test_every_form_of_an_exception_is_known(lines):
     log = structlog.get_logger("x")
     for _ in range(2):
         try:
-            raise OperationalError("away")
+            raise OperationalError("the connection is closed")
         except OperationalError as error:
             log.exception("as it is raised")
             log.warning("by name", exc_info=error)
             logging.getLogger("library").exception("from a library")
     records = lines()
     assert ["exception" in record for record in records] == [True] + [False] * 5
-    assert {record.get("error") for record in records[1:]} == {"OperationalError: away"}
+    assert {record.get("error") for record in records[1:]} == {"OperationalError: the connection is closed"}
 
 
 def test_an_error_that_the_caller_names_stays_as_it_is(lines):
     for _ in range(2):
         try:
-            raise OperationalError("away")
+            raise OperationalError("the connection is closed")
         except OperationalError:
             structlog.get_logger("x").exception("e", error="short")
     assert [record["error"] for record in lines()] == ["short", "short"]
@@ -154,6 +157,57 @@ def test_the_drivers_own_errors_are_known_too(nobody_listens):
     assert outages.is_away(error)
     assert not outages.is_away(psycopg.errors.LockNotAvailable("too long"))
     assert not outages.is_away(psycopg.errors.UndefinedTable("a bug"))
+
+
+def test_a_server_that_does_not_take_the_connection_up_is_an_outage():
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        error = failing(lambda: psycopg.connect(f"host=127.0.0.1 port={port}", connect_timeout=2))
+    assert outages.is_away(error)
+
+
+@pytest.mark.parametrize("host", ["nobody.invalid", "/nowhere"], ids=["a name", "a socket"])
+def test_a_host_that_is_not_found_is_an_outage(host):
+    assert outages.is_away(failing(lambda: psycopg.connect(f"host={host} port=1")))
+
+
+def test_a_connection_that_breaks_off_is_an_outage():
+    other = connection.copy()
+    other.ensure_connection()
+    with socket.socket(fileno=os.dup(other.connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+    broken, closed = [failing(lambda: other.cursor().execute("SELECT 1")) for _ in range(2)]
+    assert "closed the connection unexpectedly" in str(broken)
+    assert str(closed) == "the connection is closed"
+    lost = failing(other.connection.commit)
+    other.close()
+    assert [outages.is_away(one) for one in (broken, closed, lost)] == [True] * 3
+
+
+def test_a_server_that_has_no_connection_left_is_an_outage_and_one_without_room_is_none():
+    assert outages.is_away(psycopg.errors.TooManyConnections("sorry, too many clients already"))
+    assert not outages.is_away(psycopg.errors.DiskFull("could not extend file"))
+    assert not outages.is_away(psycopg.errors.OutOfMemory("out of memory"))
+
+
+def test_a_wrong_use_of_the_driver_is_no_outage():
+    def ask_a_closed_cursor():
+        cursor = connection.cursor()
+        cursor.close()
+        cursor.execute("SELECT 1")
+
+    def give_too_many_parameters():
+        connection.ensure_connection()
+        with connection.wrap_database_errors:
+            psycopg.Cursor(connection.connection).execute("SELECT " + ", ".join(["%s"] * 65_536), [1] * 65_536)
+
+    error = failing(ask_a_closed_cursor)
+    assert (type(error), str(error)) == (InterfaceError, "the cursor is closed")
+    assert not outages.is_away(error)
+    error = failing(give_too_many_parameters)
+    assert type(error) is OperationalError
+    assert "number of parameters" in str(error)
+    assert not outages.is_away(error)
 
 
 def test_a_session_that_the_server_ends_is_an_outage():
@@ -201,7 +255,7 @@ def test_an_answer_is_no_outage(statement):
 def test_an_error_while_one_is_handled_is_its_own():
     def confused():
         try:
-            raise OperationalError("away")
+            raise OperationalError("the connection is closed")
         except OperationalError:
             raise ProgrammingError("a bug")  # noqa: B904 - not raised from it
 
