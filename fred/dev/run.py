@@ -49,11 +49,13 @@ def run(options: Options) -> int:
     console = Console(force_terminal=False if options.plain else None)
     teller = Teller(console)
     try:
-        with stopped_by_signals(), FolderLock(options.folder), House(options, teller) as house:
+        with stopped_by_signals():
+            # Before the folder and the ports: whoever is refused has wiped nothing and claimed nothing.
             if options.parent is not None and not children.end_with(options.parent):
                 raise HouseError(f"process {options.parent}, named by --parent, did not start this one, or has ended")
-            house.start()
-            live(house)
+            with FolderLock(options.folder), House(options, teller) as house:
+                house.start()
+                live(house)
     except Stopped:
         teller.done()
         teller.say("stopped")

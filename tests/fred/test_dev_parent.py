@@ -138,4 +138,4 @@ def test_a_parent_that_is_gone_already_is_told(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr == f"dev: process {gone.pid}, named by --parent, did not start this one, or has ended\n"
-    assert not (tmp_path / "house" / "up").exists()
+    assert not (tmp_path / "house").exists(), "nothing is made, wiped or claimed for one that is refused"
