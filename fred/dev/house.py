@@ -64,15 +64,15 @@ class House:
         folder = self.options.folder
         try:
             self.ports = ports.choose(self.options.wanted, free=self.options.free_ports, claims=self._claims)
-        except ports.PortTakenError:
+            if self.options.fresh:
+                self._wipe()
+            for name in ("logs", "metrics", "agent"):
+                (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.vault = Vault.open(folder / "secrets.json")
+            self.supervisor = Supervisor(ROOT).__enter__()
+        except BaseException:
             self._claims.close()
             raise
-        if self.options.fresh:
-            self._wipe()
-        for name in ("logs", "metrics", "agent"):
-            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.vault = Vault.open(folder / "secrets.json")
-        self.supervisor = Supervisor(ROOT).__enter__()
         return self
 
     def __exit__(

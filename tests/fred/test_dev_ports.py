@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -20,8 +21,9 @@ from fred.dev.house import House
 from fred.dev.options import Options
 from fred.dev.ports import Claims, PortTakenError
 from fred.dev.servers import PostgresServer, ValkeyServer
-from fred.dev.supervisor import Child
+from fred.dev.supervisor import Child, Supervisor
 from fred.dev.teller import Teller
+from fred.dev.vault import Vault
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +142,31 @@ def test_of_three_that_choose_the_same_ports_at_once_one_gets_them(run_in_thread
     assert sum(run_in_threads(3, choose)) == 1
     for one in held:
         one.close()
+
+
+def refuse(*_: object) -> None:
+    """Stand for a step of the host that fails."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [
+        pytest.param(ports, "_bind_error", id="the choice of ports"),
+        pytest.param(House, "_wipe", id="the wiping of the folder"),
+        pytest.param(Vault, "open", id="the secrets"),
+        pytest.param(Supervisor, "__enter__", id="the supervisor"),
+    ],
+)
+def test_a_house_that_cannot_be_prepared_gives_its_ports_back(tmp_path, monkeypatch, owner, step):
+    wanted = ports.choose({}, free=True)
+    unmade = House(Options(folder=tmp_path, wanted=wanted, fresh=True), Teller(Console(force_terminal=False)))
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, step, refuse)
+        with pytest.raises(OSError, match="No space left"):
+            unmade.__enter__()
+    with Claims() as others:
+        assert [others.take(port) for port in wanted.values()] == [True] * len(wanted)
 
 
 def start_chain(ours: House) -> None:
