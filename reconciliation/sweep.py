@@ -15,6 +15,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import structlog
+from django.db import DatabaseError
 
 from backends import targets
 from backends.client import BackendClient
@@ -88,11 +89,11 @@ def sweep(sources: Sources | None = None, *, take_over: bool = False) -> Swept |
         if swept.height is None:
             swept.outcome, swept.complete = "error", False
         _backends(sources, sweep_id, swept)
-        _left_alone(sweep_id, swept)
         _unknown(sources, swept)
         _wake("differs", sql.differing(), swept)
         _wake("unguarded", sql.unguarded(), swept)
         _errors(swept)
+        _left_alone(sweep_id, swept)
         if swept.outcome == "success" and not swept.complete:
             swept.outcome = "degraded"
     except BaseException:
@@ -214,12 +215,19 @@ def _store_inventory(sweep_id: int, name: str, inventory: Inventory) -> None:
 
 
 def _left_alone(sweep_id: int, swept: Swept) -> None:
-    """Count the leases that this sweep does nothing about: they are under way, or their backend did not report."""
-    ready, unlisted = sql.under_way(sweep_id)
+    """Count the leases that this sweep does nothing about: they are under way, or their backend did not report.
+
+    Nobody acts on the figures: when they cannot be had the sweep is none the worse for it.
+    """
+    try:
+        ready, unlisted = sql.under_way(sweep_id)
+        unreported = 0 if swept.complete else sql.unreported(sweep_id)
+    except DatabaseError as error:
+        log.warning("leases that were left alone are not counted", reason=str(error))
+        return
     metrics.INFLIGHT_SKIPS.inc(ready)
     metrics.RECONCILER_CONFLICTS.inc(unlisted)
-    if not swept.complete:
-        metrics.DEFERRED_LEASES.inc(sql.unreported(sweep_id))
+    metrics.DEFERRED_LEASES.inc(unreported)
 
 
 def _unknown(sources: Sources, swept: Swept) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils.timezone import now
 
 from backends.contract import BackendUnavailable, ProvisionInfo, ProvisionList, ProvisionStatus, RetentionList
@@ -285,6 +285,23 @@ def test_leases_of_a_silent_backend_are_counted_as_such_and_nothing_is_said_of_t
     assert left_alone() == (0, 1, 0)
     listing.error = "no answer"
     assert left_alone() == (0, 0, 3)
+
+
+@pytest.mark.parametrize("count", ["under_way", "unreported"])
+def test_a_count_that_fails_fails_no_sweep(chain, listing, left_alone, monkeypatch, count):
+    def takes_too_long(_sweep):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 20; SELECT pg_sleep(10)")
+
+    monkeypatch.setattr(sweep_module.sql, count, takes_too_long)
+    uuid = under_way(chain, first_dispatched_at=now() - timedelta(minutes=3))
+    listing.rows = [row(uuid)]
+    Lease.objects.filter(pk=uuid).update(touched_at=None)
+    assert left_alone() == (0, 0, 0)
+    assert Lease.objects.get(pk=uuid).due_at is not None
+    listing.error = "no answer"
+    assert left_alone() == (0, 0, 0)
+    assert list(Sweep.objects.order_by("id").values_list("outcome", flat=True)) == ["success", "degraded"]
 
 
 def test_a_sweep_that_a_killed_process_left_open_does_not_hold_up_the_next(looker, chain, listing):
