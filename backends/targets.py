@@ -21,16 +21,16 @@ from fred.certificates import CertificateError, ClientCertificates, ClientFiles
 from fred.conf.backends import BackendConfig
 from fred.http import Tls
 
-FRESH_S = 2.0
+FRESH_S = 1.5
 """How old a process's view of the rows may be."""
-SPARE_S = 1.0
+SPARE_S = 0.5
 """How much older while somebody reads them anew; a fence is seen everywhere within both times together."""
 UNSETTLED = "its dialect is not known yet"
 UNSERVED = "it speaks the current dialect, which nothing is pushed in"
 
 
 class _View:
-    """Targets by name, read from the database at most every two seconds per process."""
+    """Targets by name, read from the database anew when they are wanted and too old."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class _View:
         config = settings.FRED.backends
         if self._is_fresh(config, spare_s=SPARE_S if self._lock.locked() else 0.0):
             return self._targets
-        return on_loop.blocking(self._read)
+        return on_loop.brief(self._read)
 
     def _is_fresh(self, config: object, *, spare_s: float = 0.0) -> bool:
         return self._config is config and time.monotonic() - self._read_at <= FRESH_S + spare_s

@@ -169,7 +169,7 @@ class Breaker:
     def record(self, ticket: int, *, pulse: str) -> None:
         """What a call told: `success`, `failure`, or `neutral`, which only gives back the slot."""
         view = self._view
-        calm = view.state is State.CLOSED and view.failures == 0 and time.monotonic() - view.at < self._fresh_for
+        calm = view.state is State.CLOSED and view.failures == 0 and self._is_fresh(view)
         if pulse != "failure" and calm:
             return
         self._run(self._record, ticket, pulse)
@@ -192,7 +192,7 @@ class Breaker:
         try:
             threshold, open_ms, usual_probe_ms, kept_ms = self._limits
             limits = (threshold, open_ms, usual_probe_ms if probe_ms is None else probe_ms, kept_ms)
-            answer = cast("list[Any]", on_loop.blocking(script, keys=[self._key], args=[*limits, *arguments]))
+            answer = cast("list[Any]", on_loop.brief(script, keys=[self._key], args=[*limits, *arguments]))
         except (RedisError, OSError) as error:
             with self._lock:
                 self._quiet_until = time.monotonic() + _QUIET_S

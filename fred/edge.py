@@ -32,6 +32,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 ErrorBody = Callable[[Scope, int, str, str], tuple[bytes, bytes]]
 """Makes media type and body of an error from scope, status, text and the stable name for problem details."""
 
+BUSY: Final = "service temporarily unavailable"
 _STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start"})
 
 log = structlog.get_logger(__name__)
@@ -40,6 +41,10 @@ log = structlog.get_logger(__name__)
 def plain_error(_scope: Scope, status: int, text: str, _name: str) -> tuple[bytes, bytes]:
     """The envelope, whatever the caller would like better."""
     return b"application/json", envelope(status, text)
+
+
+class Busy(Exception):
+    """As many requests as may be are in work; of this one nothing was done."""
 
 
 class Edge:
@@ -108,6 +113,8 @@ class Edge:
             await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             raise
+        except Busy:
+            await self._refuse(scope, answer, 503, BUSY, "store_unavailable")
         except Exception as error:
             if answer.status or isinstance(error, OSError):  # too late, or nobody is there any more
                 raise

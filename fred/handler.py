@@ -10,8 +10,9 @@ import io
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any, Final, TypeVar
@@ -26,12 +27,15 @@ from django.urls import set_script_prefix
 
 from fred import on_loop, request_ids
 from fred.budget import Budget, spending
-from fred.edge import ROUTE, Receive, Scope, Send
+from fred.edge import ROUTE, Busy, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
 
 _CONVERTER: Final = re.compile(r"<(?:[^:>]+:)?([^>]+)>")
 _READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SPARE_S: Final = 1.0
+MOST: Final = 1000
+"""Requests that are in work at once; who comes beside them is told so."""
+MOMENT_THREADS: Final = 4
 _T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
@@ -87,6 +91,24 @@ class UnreadableBody(io.BytesIO):
         raise OSError("the request's body could not be read")
 
 
+class Room:
+    """How many requests may be in work at once, in all handlers that share it. For one event loop."""
+
+    def __init__(self, places: int = MOST) -> None:
+        self._free = places
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place for one request whose body is there; raises Busy when there is none."""
+        if self._free <= 0:
+            raise Busy
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+
 class ThreadedDjango(BaseHandler):
     """ASGI application that runs Django's views on its own threads.
 
@@ -94,14 +116,24 @@ class ThreadedDjango(BaseHandler):
     Without `middleware` a request goes straight to its view: no session, no cookie, no header of Django's.
     """
 
-    def __init__(self, limits: Limits, *, threads: int, reserved: Mapping[str, int], middleware: bool) -> None:
-        """`reserved` maps a path to the number of threads that serve it and nothing else."""
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        threads: int,
+        reserved: Mapping[str, int],
+        middleware: bool,
+        room: Room | None = None,
+    ) -> None:
+        """`reserved` maps a path to the number of threads that serve it and nothing else; all others need `room`."""
         super().__init__()
         self._limits = limits
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="django")
         self._reserved = {
             path: ThreadPoolExecutor(number, thread_name_prefix=path.strip("/")) for path, number in reserved.items()
         }
+        self._moments = ThreadPoolExecutor(MOMENT_THREADS, thread_name_prefix="moments")
+        self.room = room or Room()
         self._lean = not middleware
         if middleware:
             self.load_middleware(is_async=False)
@@ -111,13 +143,20 @@ class ThreadedDjango(BaseHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         asked = await self.read(scope, receive)
-        pool = self._reserved.get(scope["path"], self._pool)
+        reserved = self._reserved.get(scope["path"])
+        if reserved is not None:
+            await self._answer(reserved, scope, asked, send)
+            return
+        with self.room.place():
+            await self._answer(self._pool, scope, asked, send)
+
+    async def _answer(self, pool: ThreadPoolExecutor, scope: Scope, asked: Asked, send: Send) -> None:
         future = pool.submit(self.respond, scope, asked)
         try:
             answer = await self._outcome(scope, future, asked.budget)
             await answer.tell(send, keep=asked.whole)
         finally:
-            future.add_done_callback(lambda _: _call_all(scope[SENT]))
+            future.add_done_callback(lambda _: call_all(scope[SENT]))
 
     async def read(self, scope: Scope, receive: Receive) -> Asked:
         """Read a request to its end, which its time begins with."""
@@ -131,9 +170,13 @@ class ThreadedDjango(BaseHandler):
         """Run something of a request of the loop on one of the threads."""
         return asyncio.wrap_future(self._pool.submit(_and_release, function))
 
+    def briefly(self, function: Callable[[], _T]) -> asyncio.Future[_T]:
+        """The same for what takes moments: on threads that nothing else has."""
+        return asyncio.wrap_future(self._moments.submit(_and_release, function))
+
     def close(self) -> None:
         """Take no more requests; those that have a thread end in their own time."""
-        for pool in (self._pool, *self._reserved.values()):
+        for pool in (self._pool, self._moments, *self._reserved.values()):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _outcome(self, scope: Scope, future: Future[Answer], budget: Budget) -> Answer:
@@ -253,7 +296,8 @@ def _give_up(waiting: asyncio.Future[Answer | None]) -> None:
         waiting.set_result(None)
 
 
-def _call_all(functions: list[Callable[[], None]]) -> None:
+def call_all(functions: list[Callable[[], None]]) -> None:
+    """Call what a view put into `SENT`."""
     for function in functions:
         function()
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Container
 from functools import partial
-from typing import Final
 
 from fred import on_loop
-from fred.edge import App, Receive, Scope, Send
-from fred.envelope import answer as error
-from fred.handler import SENT, ThreadedDjango, too_late
-
-BUSY: Final = "service temporarily unavailable"
+from fred.edge import Receive, Scope, Send
+from fred.handler import SENT, Answer, Asked, ThreadedDjango, call_all, too_late
 
 
 class LoopDjango:
@@ -31,35 +26,20 @@ class LoopDjango:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        asked = await self._django.read(scope, receive)
+        django = self._django
+        asked = await django.read(scope, receive)
+        with django.room.place():
+            try:
+                answer = await self._outcome(scope, asked)
+                await answer.tell(send, keep=asked.whole)
+            finally:
+                call_all(scope[SENT])
+
+    async def _outcome(self, scope: Scope, asked: Asked) -> Answer:
+        django = self._django
+        view = partial(django.respond, scope, asked)
         try:
             async with asyncio.timeout(max(0.0, asked.budget.until - time.monotonic())):
-                answer = await on_loop.run(partial(self._django.respond, scope, asked), aside=self._django.aside)
+                return await on_loop.run(view, aside=django.aside, briefly=django.briefly)
         except TimeoutError:
-            answer = too_late(scope, nothing_done=True, started=True)
-        try:
-            await answer.tell(send, keep=asked.whole)
-        finally:
-            for function in scope[SENT]:
-                function()
-
-
-def at_most(most: int, *, besides: Container[str], app: App) -> App:
-    """So many requests at once, and any to the paths `besides`; who is too many is told so and waits for nothing."""
-    inside = 0
-
-    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal inside
-        if scope["path"] in besides:
-            await app(scope, receive, send)
-            return
-        if inside >= most:
-            await error(send, 503, BUSY)
-            return
-        inside += 1
-        try:
-            await app(scope, receive, send)
-        finally:
-            inside -= 1
-
-    return counted
+            return too_late(scope, nothing_done=True, started=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -25,16 +25,17 @@ class _Guest(greenlet):
     """The greenlet of one call; its parent is that of the loop."""
 
     aside: Aside
+    briefly: Aside
 
 
-async def run(function: Callable[[], _T], *, aside: Aside) -> _T:
+async def run(function: Callable[[], _T], *, aside: Aside, briefly: Aside) -> _T:
     """Call a function that may wait; returns what it returns, raises what it raises.
 
     A cancelled call gets the cancellation where it waits. It sees the context variables of its caller and keeps its own
-    changes to them to itself. `aside` is where its `blocking` parts run.
+    changes to them to itself. `aside` and `briefly` are where its `blocking` and its `brief` parts run.
     """
     guest = _Guest(function)
-    guest.aside = aside
+    guest.aside, guest.briefly = aside, briefly
     guest.gr_context = contextvars.copy_context()
     wanted = guest.switch()
     while not guest.dead:
@@ -50,27 +51,36 @@ async def run(function: Callable[[], _T], *, aside: Aside) -> _T:
 
 def is_here() -> bool:
     """Whether this code was called by `run`, on a loop that must not be blocked."""
-    return type(getcurrent()) is _Guest
+    return _guest() is not None
 
 
 def wait(awaitable: Awaitable[_T]) -> _T:
     """What is awaited; only where `is_here`. Others run meanwhile, so no lock of threads may be held."""
-    found: _T = _guest().parent.switch(awaitable)
+    guest = _guest()
+    if guest is None or guest.parent is None:
+        raise TypeError("nothing is awaited outside of `run`")
+    found: _T = guest.parent.switch(awaitable)
     return found
 
 
 def blocking(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Call a function that blocks: at once on a thread, on the loop by way of one, with the same context variables."""
-    current = getcurrent()
-    if not isinstance(current, _Guest):
+    guest = _guest()
+    if guest is None:
         return function(*args, **kwargs)
-    called = partial(contextvars.copy_context().run, function, *args, **kwargs)
-    found: _T = wait(current.aside(called))
+    found: _T = wait(guest.aside(partial(contextvars.copy_context().run, function, *args, **kwargs)))
     return found
 
 
-def _guest() -> Any:
-    current: Final = getcurrent()
-    if not isinstance(current, _Guest):
-        raise TypeError("nothing is awaited outside of `run`")
-    return current
+def brief(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """The same for a function that blocks for moments only: it never waits for a thread behind one that takes long."""
+    guest = _guest()
+    if guest is None:
+        return function(*args, **kwargs)
+    found: _T = wait(guest.briefly(partial(contextvars.copy_context().run, function, *args, **kwargs)))
+    return found
+
+
+def _guest() -> _Guest | None:
+    current = getcurrent()
+    return current if type(current) is _Guest else None

@@ -89,9 +89,16 @@ class Together(Generic[_K, _V]):
                     if batch:
                         await _put(answerer, batch)
         finally:
-            for _, future in waiting:
-                future.cancel()
-            await answerer.close()
+            _leave(waiting)
+            try:
+                await answerer.close()
+            finally:
+                _leave(waiting)  # who came meanwhile
+
+
+def _leave(waiting: Sequence[tuple[_K, asyncio.Future[_V]]]) -> None:
+    for _, future in waiting:
+        future.cancel()
 
 
 async def _put(answerer: Answerer[_K, _V], batch: Sequence[tuple[_K, asyncio.Future[_V]]]) -> None:

@@ -14,8 +14,8 @@ from fred import loop_http
 from fred.address_limit import AddressLimit
 from fred.edge import ROUTE, App, Edge, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
-from fred.handler import Limits, ThreadedDjango
-from fred.loop_handler import LoopDjango, at_most
+from fred.handler import Limits, Room, ThreadedDjango
+from fred.loop_handler import LoopDjango
 from fred.request_ids import REQUEST_ID
 from fred.upgrade import events_segment
 from placements import callbacks_asgi, dispatch
@@ -26,8 +26,6 @@ from tenants_api.events_asgi import EventsApp
 
 THREADS: Final = 16
 """Threads for Django's views; more only compete for the interpreter and the database pool."""
-MOST: Final = 1000
-"""Requests that are answered at once; who comes beside them is told so."""
 WAITING: Final = frozenset({"restart", "update", "restore"})
 """Last segments of the routes whose requests wait for what their backend answers."""
 QUICK: Final = frozenset({"status", "provision", "connection"})
@@ -131,12 +129,13 @@ def compose(*, streams: StreamLimits | None = None, quick: Callable[[ThreadedDja
         return Web(Edge(route_by_path({}, site), cors_origins=(), secures=False), [_closer(site)])
     whole_s = config.http_write_timeout.total_seconds() * WRITE_SHARE
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S, whole_s)
-    django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False)
-    waiting = ThreadedDjango(limits, threads=WAITING_THREADS, reserved={}, middleware=False)
+    room = Room()
+    django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False, room=room)
+    waiting = ThreadedDjango(limits, threads=WAITING_THREADS, reserved={}, middleware=False, room=room)
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
-    views = at_most(MOST, besides=RESERVED, app=apart(django_views, quick=quick(django_views), waiting=waiting))
+    views = apart(django_views, quick=quick(django_views), waiting=waiting)
     routed = route_by_path({callbacks_asgi.PATH: callbacks}, views, events=events)
     edge = Edge(
         routed,

@@ -337,5 +337,5 @@ class Clerk:
 
 
 def _shut() -> frozenset[str]:
-    """Backends that must not be contacted, as this process knows for at most two seconds."""
+    """Backends that must not be contacted, as this process knows since two seconds at most."""
     return frozenset(name for name, target in targets.configured().items() if target.shut)

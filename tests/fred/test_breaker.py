@@ -225,4 +225,4 @@ def test_on_an_event_loop_a_thread_asks_and_only_when_nothing_is_known(valkey):
         fail(one, 5)
         return calm, one.enter()
 
-    assert asyncio.run(on_loop.run(view, aside=aside)) == (1, None)
+    assert asyncio.run(on_loop.run(view, aside=aside, briefly=aside)) == (1, None)

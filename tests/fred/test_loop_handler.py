@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import path
 
 from fred import budget, on_loop, request_ids
-from fred.edge import ROUTE, Edge
-from fred.handler import SENT, Limits, ThreadedDjango
-from fred.loop_handler import BUSY, LoopDjango, at_most
+from fred.edge import BUSY, ROUTE, Edge
+from fred.handler import SENT, Limits, Room, ThreadedDjango
+from fred.loop_handler import LoopDjango
 from tests.asgi import request
 
 said: list[object] = []
@@ -156,7 +156,7 @@ def test_who_is_cancelled_with_its_connection_ends_too(loop_app):
         return stuck.cancelled()
 
     assert asyncio.run(main())
-    assert [one[0] for one in said] == ["ended where it waits"]
+    assert (said[0][0], *said[1:]) == ("ended where it waits", "sent")
 
 
 def test_an_exception_stays_inside(loop_app):
@@ -202,44 +202,84 @@ def test_what_a_view_holds_is_let_go_once_its_answer_is_written(loop_app):
     assert scope[ROUTE] == "/held/{name}"
 
 
-def test_so_many_at_once_and_one_more_is_told_so():
+def test_so_many_are_in_work_at_once_and_one_more_is_told_so():
     async def main():
-        released = asyncio.Event()
-
-        async def app(scope, receive, send):
-            said.append(scope["path"])
-            if scope["path"] == "/crash":
-                raise LookupError
-            if scope["path"] == "/slow":
-                await released.wait()
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-
-        said.clear()
-        limited = at_most(2, besides={"/health"}, app=app)
+        room = Room(2)
+        django = ThreadedDjango(
+            Limits(body_bytes=10, read_s=5.0, answer_s=10.0),
+            threads=1,
+            reserved={"/echo": 1},
+            middleware=False,
+            room=room,
+        )
+        loop_way, thread_way = LoopDjango(django), django
         for _ in range(3):  # whoever fails has left
-            with pytest.raises(LookupError):
-                await request(limited, "GET", "/crash")
-        slow = [asyncio.ensure_future(request(limited, "GET", "/slow")) for _ in range(2)]
+            assert (await request(loop_way, "GET", "/crash")).status == 500
+        slow = [asyncio.ensure_future(request(loop_way, "GET", "/hang")) for _ in range(2)]
         await asyncio.sleep(0)
-        refused, probe = await request(limited, "GET", "/fast"), await request(limited, "GET", "/health")
+        edges = [Edge(way, cors_origins=()) for way in (loop_way, thread_way)]
+        refused = [await request(edge, "GET", "/ids") for edge in edges]
+        accept = {"Accept": "application/problem+json"}
+        probe = await request(thread_way, "GET", "/echo", headers=accept)
         slow[0].cancel()
         await asyncio.wait([slow[0]])
-        after = await request(limited, "GET", "/fast")
-        released.set()
-        return refused, [probe.status, after.status, (await slow[1]).status]
+        after = await request(loop_way, "GET", "/ids")
+        slow[1].cancel()
+        await asyncio.wait([slow[1]])
+        django.close()
+        return refused, probe.status, after.status
 
-    refused, others = asyncio.run(main())
-    assert (refused.status, refused.body, refused.headers["retry-after"]) == (503, BUSY_BODY, "1")
-    assert refused.headers["content-type"] == "application/json"
-    assert others == [200] * 3
-    assert said == ["/crash"] * 3 + ["/slow"] * 2 + ["/health", "/fast"]
+    refused, *others = asyncio.run(main())
+    for one in refused:
+        assert (one.status, one.body, one.headers["retry-after"]) == (503, BUSY_BODY, "1")
+        assert one.headers["content-type"] == "application/json"
+    assert others == [200, 200]
+
+
+def test_a_request_whose_body_is_still_coming_takes_no_place():
+    async def main():
+        django = ThreadedDjango(
+            Limits(body_bytes=10, read_s=5.0, answer_s=5.0), threads=1, reserved={}, middleware=False, room=Room(1)
+        )
+        never = asyncio.Event()
+
+        async def receive():
+            await never.wait()
+
+        scope = {"type": "http", "method": "POST", "path": "/echo", "query_string": b"", "headers": []}
+        slow = asyncio.ensure_future(django(scope, receive, None))
+        await asyncio.sleep(0)
+        answer = await request(LoopDjango(django), "GET", "/ids")
+        slow.cancel()
+        await asyncio.wait([slow])
+        django.close()
+        return answer.status
+
+    assert asyncio.run(main()) == 200
+
+
+def test_what_takes_moments_waits_behind_nothing_that_takes_long():
+    release = threading.Event()
+
+    async def main():
+        django = ThreadedDjango(
+            Limits(body_bytes=10, read_s=5.0, answer_s=5.0), threads=1, reserved={}, middleware=False
+        )
+        long = asyncio.ensure_future(django.aside(release.wait))
+        try:
+            return await on_loop.run(lambda: on_loop.brief(lambda: "brief"), aside=django.aside, briefly=django.briefly)
+        finally:
+            release.set()
+            await long
+            django.close()
+
+    assert asyncio.run(main()) == "brief"
 
 
 def test_the_web_process_has_such_a_limit_and_probes_stand_beside_it(settings, monkeypatch, valkey):
     from fred import web
 
-    monkeypatch.setattr(web, "MOST", 0)
+    monkeypatch.setattr(web, "Room", lambda: Room(0))
 
     async def main():
         app = web.compose()

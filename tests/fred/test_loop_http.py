@@ -197,7 +197,9 @@ def test_a_view_on_the_loop_fetches_without_an_await():
 
         async def main():
             try:
-                return await on_loop.run(lambda: loop_http.fetch(Request(server.url)), aside=asyncio.to_thread)
+                return await on_loop.run(
+                    lambda: loop_http.fetch(Request(server.url)), aside=asyncio.to_thread, briefly=asyncio.to_thread
+                )
             finally:
                 await loop_http.requests.close()
 

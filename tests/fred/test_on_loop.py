@@ -20,7 +20,7 @@ async def no_thread(function):
 
 
 def run(function, *, aside=no_thread):
-    return on_loop.run(function, aside=aside)
+    return on_loop.run(function, aside=aside, briefly=aside)
 
 
 async def soon(value):

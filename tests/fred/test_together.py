@@ -261,3 +261,52 @@ def test_an_answerer_that_miscounts_leaves_nobody_waiting():
     *both, later = asyncio.run(main())
     assert all(isinstance(one, ValueError) for one in both)
     assert later == 6
+
+
+def test_who_asks_while_the_work_is_ending_is_not_forgotten():
+    async def main():
+        ending, may_end = asyncio.Event(), asyncio.Event()
+
+        class Slow(Doubler):
+            async def close(self):
+                ending.set()
+                await may_end.wait()
+
+        together = Together(Slow)
+        assert await together.ask(1) == 2
+        closing = asyncio.ensure_future(together.close())
+        queue = together._queues  # what `close` has taken out: whoever holds it asks a dying task
+        await ending.wait()
+        assert queue.taken() is None
+        late = asyncio.ensure_future(together.ask(2))
+        assert await asyncio.wait_for(late, 5) == 4
+        may_end.set()
+        await closing
+        await together.close()
+
+    asyncio.run(main())
+
+
+def test_work_that_is_cancelled_by_somebody_else_leaves_nobody_waiting():
+    async def main():
+        ending, may_end = asyncio.Event(), asyncio.Event()
+
+        class Slow(Doubler):
+            async def close(self):
+                ending.set()
+                await may_end.wait()
+
+        together = Together(Slow)
+        await together.ask(1)
+        task = together._queues.here().task
+        task.cancel()
+        await ending.wait()
+        late = asyncio.ensure_future(together.ask(2))
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.wait([task, late], timeout=5)
+        assert late.cancelled()
+        assert await together.ask(3) == 6
+        await together.close()
+
+    asyncio.run(main())
