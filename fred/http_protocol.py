@@ -50,6 +50,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._linger_until = _NEVER
         self._fault = 400
         self._opens_socket = False
+        self._gentle: _Gentle | None = None
         self.is_stream = False
 
     @property
@@ -151,7 +152,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The answer is written; the next request may start."""
-        self._gentle.flush()
+        if self._gentle is not None:
+            self._gentle.flush()
         self._write_until = _NEVER
         self.is_stream = False
         if self.expect_100_continue and self.cycle.more_body:
@@ -264,9 +266,9 @@ class _Gentle:
             self._held = b""
 
     def flush(self) -> None:
-        if self._held:
+        if self._held and not self.is_closing():
             self._transport.write(self._held)
-            self._held = b""
+        self._held = b""
 
     def close(self) -> None:
         self.flush()

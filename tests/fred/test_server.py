@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from fred.http_protocol import HttpProtocol
+from fred.http_protocol import HttpProtocol, _Gentle
 from fred.limits import MAX_DRAINED_BYTES, MAX_HEAD_BYTES, OPEN_STREAM, Times
 from tests.fred.served import echo, live, served, upgrade
 from tests.waiting import wait_until
@@ -366,3 +367,29 @@ def test_a_client_that_does_not_read_its_stream_is_cut(hasty):
         line.send(get(b"/flood"))
         wait_until(lambda: hasty.server.server_state.tasks)
         wait_until(lambda: not hasty.server.server_state.tasks)
+
+
+def test_a_head_that_is_held_is_not_written_to_a_connection_that_ends_meanwhile():
+    written = []
+
+    class Transport:
+        closing = False
+
+        def is_closing(self):
+            return self.closing
+
+        def write(self, data):
+            written.append(data)
+
+    async def main():
+        transport = Transport()
+        answer = _Gentle(transport, SimpleNamespace(loop=asyncio.get_running_loop()))
+        answer.write(b"head")
+        transport.closing = True
+        await asyncio.sleep(0)
+        other = _Gentle(Transport(), SimpleNamespace(loop=asyncio.get_running_loop()))
+        other.write(b"head of the other")
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert written == [b"head of the other"]
