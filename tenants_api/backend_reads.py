@@ -92,6 +92,7 @@ def provision_of(facts: LeaseFacts) -> ProvisionInfo | Absent | Unknown:
     who should, it is Unresolved.
     """
     began = monotonic()
+    until = began + DEADLINE_S
     placed = targets.target(facts.backend) if facts.backend else None
     fenced = placed is not None and placed.fenced
     others = {name: one for name, one in _candidates(facts).items() if placed is None or name != placed.name}
@@ -104,7 +105,7 @@ def provision_of(facts: LeaseFacts) -> ProvisionInfo | Absent | Unknown:
             doubt = found
             if others and monotonic() - began >= HEAD_START_S:
                 others[placed.name] = placed
-    found = on_loop.blocking(search, others.values(), facts.uuid, seconds=DEADLINE_S - (monotonic() - began))
+    found = on_loop.blocking(search, others.values(), facts.uuid, until=until) if others else Absent()
     if isinstance(found, ProvisionInfo):
         return found
     if fenced:
@@ -126,7 +127,7 @@ def retained_by(tenant: str, lease_uuid: UUID) -> ProvisionInfo | None:
         return found.status is ProvisionStatus.RETAINED and bool(found.tenant) and found.tenant == tenant
 
     everybody = targets.configured().values()
-    found = on_loop.blocking(search, everybody, lease_uuid, seconds=DEADLINE_S, wanted=is_theirs)
+    found = on_loop.blocking(search, everybody, lease_uuid, until=monotonic() + DEADLINE_S, wanted=is_theirs)
     return found if isinstance(found, ProvisionInfo) else None
 
 
@@ -134,13 +135,14 @@ def search(
     asked: Iterable[BackendTarget],
     lease_uuid: UUID,
     *,
-    seconds: float,
+    until: float,
     wanted: Callable[[ProvisionInfo], bool] = lambda _: True,
 ) -> ProvisionInfo | Absent | Unknown:
-    """Ask these backends for a lease's provision, all at once; fenced ones are passed over.
+    """Ask these backends for a lease's provision, all at once, until a `monotonic` time; fenced ones are passed over.
 
     The first hit that is wanted is the answer; without one an error is, and Absent only if all said no.
     """
+    seconds = until - monotonic()
     clients = {one.name: (one, client(one, seconds)) for one in asked if not one.fenced}
     doubt: Unknown | None = None
     begun = {name: reader.begin_provision_info(lease_uuid) for name, (_, reader) in clients.items()}

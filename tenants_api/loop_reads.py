@@ -8,7 +8,7 @@ from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID
 
 import psycopg
-from django.db import InterfaceError, OperationalError
+from django.db import connection
 
 from fred import on_loop
 from fred.loop_database import LoopConnection
@@ -91,10 +91,9 @@ async def close() -> None:
 
 
 def _translated(ask: Callable[[], _T]) -> _T:
-    """What the same statement would raise through Django."""
-    try:
-        return ask()
-    except psycopg.InterfaceError as error:
-        raise InterfaceError(*error.args) from error
-    except (psycopg.Error, OSError) as error:
-        raise OperationalError(*error.args) from error
+    """Raise what the same statement would raise through Django."""
+    with connection.wrap_database_errors:
+        try:
+            return ask()
+        except OSError as error:  # no answer in time, no connection
+            raise psycopg.OperationalError(*error.args) from error
