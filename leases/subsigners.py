@@ -115,11 +115,11 @@ class _Pass:
         metrics.GRANT_CHECKS.labels("error" if wanted else "success").inc()
         if self._fund() or self._revoke():
             return SOON
-        is_unread = len(self.balances) <= len(self.signers)  # theirs and the provider's: not to be known is not to lack
-        if is_unread or subsigner_sql.refused_since(self.started_at):
+        is_unread = any(one not in self.balances for one in self._payers())
+        if is_unread or subsigner_sql.refused_since(self.started_at):  # not to be known is not to lack
             return min(inclusion.RECHECK_SIGNER, _interval())
         is_lacking = bool(wanted) or any(not self._can_pay(one) for one in self.signers)
-        return min(RETRY, settings.FRED.sub_signer_fund_check_interval) if is_lacking else None
+        return min(RETRY, _interval()) if is_lacking else None
 
     # What is there
 
@@ -135,9 +135,13 @@ class _Pass:
             if self.chain.has_grant(granter, address, type_url=kind) is granted
         ]
 
+    def _payers(self) -> tuple[str, ...]:
+        """The addresses that pay fees: the provider's and those of the sub-signers here."""
+        return (settings.FRED.provider_address, *(one.address for one in self.signers))
+
     def _read_balances(self) -> None:
         """Read balances in the fee's denomination; who could not be read is left out."""
-        for address in (settings.FRED.provider_address, *(one.address for one in self.signers)):
+        for address in self._payers():
             try:
                 self.balances[address] = self.chain.balance(address, settings.FRED.fee_denom)
             except ChainError as error:
