@@ -11,6 +11,8 @@ from django.db import connection
 
 TAKEN_OVER_AFTER = "10 minutes"
 """A running sweep that has not ended by then died; its row is closed by the next."""
+OPERATION_IS_LATE = "o.state = 'accepted' AND o.first_dispatched_at < now() - interval '2 minutes'"
+"""Its report is overdue: what lists its lease as ready or failed is believed, and the lease is not left to it."""
 
 
 def _run(sql: str, *params: Any) -> list[tuple[Any, ...]]:
@@ -188,7 +190,7 @@ def differing() -> list[UUID]:
     return [
         row[0]
         for row in _run(
-            """
+            f"""
             WITH walk AS (SELECT backend, max(started_at) AS at FROM reconciliation_sweepbackend WHERE complete
                            GROUP BY backend),
                  seen AS (SELECT p.lease_uuid, p.backend, p.status FROM placements_provision AS p)
@@ -200,8 +202,7 @@ def differing() -> list[UUID]:
                     AND NOT EXISTS (SELECT FROM placements_teardown AS t
                                      WHERE t.lease_uuid = l.uuid AND t.backend = s.backend AND t.state <> 'done'))
                 OR (l.chain_state = 1 AND o.id IS NULL AND s.status IN ('ready', 'failed'))
-                OR (o.state = 'accepted' AND o.backend = s.backend AND s.status IN ('ready', 'failed')
-                    AND o.first_dispatched_at < now() - interval '2 minutes')
+                OR ({OPERATION_IS_LATE} AND o.backend = s.backend AND s.status IN ('ready', 'failed'))
                 OR (l.chain_state = 2 AND o.id IS NULL
                     AND (p.lease_uuid IS NULL OR p.status = 'attempted' OR p.backend <> s.backend
                          OR (s.status = 'failed') <> (l.phase = 'degraded')))
@@ -229,10 +230,10 @@ def under_way(sweep: int) -> tuple[int, int]:
     its backend took the operation is woken, and not counted.
     """
     found = _run(
-        """
+        f"""
         WITH walk AS (SELECT backend FROM reconciliation_sweepbackend WHERE sweep_id = %s AND complete),
              busy AS (SELECT o.lease_uuid, o.backend,
-                             o.state = 'accepted' AND o.first_dispatched_at < now() - interval '2 minutes' AS is_late
+                             {OPERATION_IS_LATE} AS is_late
                         FROM placements_operation AS o JOIN leases_lease AS l ON l.uuid = o.lease_uuid
                        WHERE o.settled_at IS NULL AND l.chain_state = 1)
         SELECT count(*) FILTER (WHERE NOT b.is_late AND EXISTS (
