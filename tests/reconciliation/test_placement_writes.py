@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
-from django.db import Error, connection
+from django.db import Error, connection, transaction
 
 from fred import metrics
 from leases.models import Lease
 from leases.status import LeaseState
+from placements.command_status import CommandState
 from placements.models import Placement
-from reconciliation import placement_writes, restores
+from placements.status import OperationState
+from reconciliation import act, placement_writes, restores
+from reconciliation import decisions as d
+from tests.factories.backends import BackendFactory
 from tests.factories.leases import LeaseFactory
 from tests.factories.placements import PlacementFactory
+from tests.reconciliation import known
 from tests.reconciliation.chains import lease
 from tests.reconciliation.story import counted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusted", "valkey")]
+ENDED = (d.CommandResult(known.COMMAND, CommandState.FAILED),)
+ACTS = (
+    d.StartProvision("b1"),
+    d.Push(known.OPERATION),
+    d.RecordOutcome(known.OPERATION, OperationState.ACCEPTED),
+    d.GiveUp(known.OPERATION, "not_sent"),
+    d.Settle(known.OPERATION, "ready"),
+    d.Settle(known.OPERATION),
+    d.EndWithLease(known.OPERATION, "failed"),
+    d.Acknowledge(known.OPERATION, adopt="b1"),
+    d.Adopt("b1"),
+    d.Reject("no room", known.OPERATION),
+    d.Close("gone"),
+    d.DropActions(),
+    d.SendTeardown(("b1",), "closed"),
+    d.ParkTeardown(("b1",)),
+    d.ResumeTeardown(("b1",)),
+    d.Announce((("ready", ""),), (1,)),
+    d.Conclude(ENDED, (("ready", ""),), (1,)),
+    d.PushCommand(known.COMMAND),
+    d.EndCommands(ENDED),
+)
+"""One of every kind that writes rows, with all it can carry."""
+WRITTEN = re.compile(r'(?:INSERT INTO|UPDATE|DELETE FROM)\s+"?placements_placement\b')
 
 
 @pytest.fixture
@@ -78,3 +109,31 @@ def test_what_fails_without_writing_placements_is_none_of_it():
     with pytest.raises(ValueError, match="no database"), placement_writes.watched():
         raise ValueError("no database")
     assert failures() == before
+
+
+@contextmanager
+def statements():
+    """What is sent to the database in here."""
+    sent: list[str] = []
+
+    def note(execute, sql, params, many, context):
+        sent.append(sql)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        yield sent
+
+
+def test_every_kind_of_act_is_tried():
+    assert {type(one) for one in ACTS} == set(act.ACTS)
+
+
+@pytest.mark.parametrize("wanted", ACTS, ids=lambda one: type(one).__name__)
+def test_the_acts_that_write_placements_are_those_that_are_listed(wanted):
+    BackendFactory(name="b1")
+    LeaseFactory(uuid=known.LEASE)
+    facts = known.lease(known.PENDING, operation=known.operation(OperationState.FAILED), payload=known.payload())
+    with transaction.atomic(), statements() as sent:
+        act.act([act.Decided(facts, d.Decision(wanted), 1)])
+    assert sent
+    assert any(WRITTEN.search(sql) for sql in sent) == isinstance(wanted, act.WRITES_PLACEMENTS)
