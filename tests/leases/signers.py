@@ -122,3 +122,24 @@ def signed_by(chain: RunningDevchain) -> dict[str, int]:
     for tx in ChainTx.objects.filter(state="included", kind__in=["ack", "reject", "close"]):
         counts[tx.signer_id] = counts.get(tx.signer_id, 0) + 1
     return counts
+
+
+def run_until_done() -> None:
+    """Run lanes until no action is open."""
+
+    def is_done() -> bool:
+        make_due()
+        lanes.run()
+        return not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists()
+
+    wait_until(is_done, timeout=20)
+
+
+def everything_for(chain: RunningDevchain, *numbers: int) -> set[tuple[str, str]]:
+    """All grants that these sub-signers need: grantee and type."""
+    return {(address_of(chain, number), kind) for number in numbers for kind in DELEGATED_TYPES}
+
+
+def questions(chain: RunningDevchain) -> int:
+    """How often grants were asked for."""
+    return sum(number for method, number in chain.counts().items() if method.endswith("authz.v1beta1.Query/Grants"))

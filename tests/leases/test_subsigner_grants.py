@@ -1,10 +1,9 @@
-"""Sub-signers against a simulated chain: grants, funds, who signs, who is left out, who comes back."""
+"""Grants of sub-signers against a simulated chain: who has them signs, who lacks one is left out and comes back."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from django.db.models.functions import Now
 
 from fred import metrics
@@ -13,7 +12,6 @@ from leases import inclusion, lanes, node, subsigner_sql, subsigners
 from leases.chain.devchain import bank
 from leases.chain.devchain import messages as table
 from leases.chain.devchain.errors import Refused
-from leases.chain.errors import ChainUnavailable
 from leases.chain.messages import DELEGATED_TYPES
 from leases.models import ChainAction, ChainTx, Lease, Signer
 from leases.status import LeaseState
@@ -24,12 +22,15 @@ from tests.leases.signers import (
     address_of,
     balance,
     errands,
+    everything_for,
     give,
     grant,
     grants,
     have_sub_signers,
     look_after,
     make_due,
+    questions,
+    run_until_done,
     settle,
     signed_by,
     usable,
@@ -38,20 +39,15 @@ from tests.waiting import wait_until
 
 ACTIVE = int(LeaseState.ACTIVE)
 GRANTS = "/cosmos.authz.v1beta1.Query/Grants"
-BALANCE = "/cosmos.bank.v1beta1.Query/Balance"
-
-
-def everything_for(chain, *numbers):
-    return {(address_of(chain, number), kind) for number in numbers for kind in DELEGATED_TYPES}
-
-
-def questions(chain) -> int:
-    """How often grants were asked for."""
-    return sum(number for method, number in chain.counts().items() if method.endswith("authz.v1beta1.Query/Grants"))
 
 
 def count(metric, *labels):
     return metric.labels(*labels)._value.get()
+
+
+def settle_with(*indexes: int) -> None:
+    """Look after the sub-signers until these may sign: a read that was not answered leaves one out for a while."""
+    wait_until(lambda: settle() or usable() == [*indexes], timeout=30)
 
 
 def test_three_without_grants_get_nine_in_one_transaction_and_then_their_funds(house, settings):
@@ -80,82 +76,6 @@ def test_with_all_grants_and_funds_nothing_is_sent(house, settings):
     assert ours_on_chain(house) == []
     task = PeriodicTask.objects.get(name="sub-signers")
     assert task.due_at - task.finished_at >= timedelta(minutes=59), "the usual interval"
-
-
-def test_only_those_below_the_minimum_are_topped_up(house, settings):
-    """CH-73"""
-    have_sub_signers(settings, 3)
-    grant(house, 1, 2, 3)
-    give(house, {2: MINIMUM, 3: MINIMUM - 1})
-    settle()
-    [funding] = errands(house, "MsgSend")
-    assert [message.to_address for message in funding] == [address_of(house, 1), address_of(house, 3)]
-    assert [balance(house, n) for n in (1, 2, 3)] == [TOP_UP, MINIMUM, MINIMUM - 1 + TOP_UP]
-    assert usable() == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("owns", "funded"),
-    [
-        pytest.param(100, False, id="CH-74 next to nothing"),
-        pytest.param(2 * TOP_UP + 1_000_000 - 1, False, id="CH-75 one unit less"),
-        pytest.param(2 * TOP_UP + 1_000_000, True, id="CH-75 exactly enough"),
-    ],
-)
-def test_nobody_is_funded_unless_the_provider_can_afford_all(house, settings, owns, funded):
-    have_sub_signers(settings, 2)
-    grant(house, 1, 2)
-    state = house.node.chain.state
-
-    def leave() -> None:
-        address = address_of(house, 0)
-        state.add(address, (("umfx", state.balance(address, "umfx") - owns),), sign=-1)
-
-    house.call(leave)
-    settle()
-    assert len(errands(house, "MsgSend")) == funded
-    assert usable() == ([0, 1] if funded else [])
-
-
-def hide_balance(monkeypatch, dark: str) -> None:
-    """Let nobody answer who asks what this address owns."""
-    chain = node.client()
-    ask = chain.balance
-
-    def balance_of(address: str, denom: str) -> int:
-        if address == dark:
-            raise ChainUnavailable("no answer")
-        return ask(address, denom)
-
-    monkeypatch.setattr(chain, "balance", balance_of)
-
-
-def test_a_balance_that_cannot_be_read_is_skipped_and_the_others_are_funded(house, settings, monkeypatch):
-    """CH-76"""
-    have_sub_signers(settings, 3)
-    grant(house, 1, 2, 3)
-    hide_balance(monkeypatch, address_of(house, 2))
-    settle()
-    [funding] = errands(house, "MsgSend")
-    assert [message.to_address for message in funding] == [address_of(house, 1), address_of(house, 3)]
-    assert usable() == [0, 2]
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["the provider's", "a sub-signer's"])
-def test_a_balance_that_was_not_read_is_asked_for_again_soon(house, settings, monkeypatch, number):
-    """Nobody is found lacking for it, so nobody waits as long as one who lacks something."""
-    have_sub_signers(settings, 1)
-    grant(house, 1)
-    give(house, {1: MINIMUM})
-    hide_balance(monkeypatch, address_of(house, number))
-    look_after()
-    task = PeriodicTask.objects.get(name="sub-signers")
-    assert (task.outcome, task.due_at - task.finished_at) == ("ok", timedelta(seconds=30))
-    monkeypatch.undo()
-    look_after()
-    task.refresh_from_db()
-    assert task.due_at - task.finished_at >= timedelta(minutes=59), "the usual interval"
-    assert usable() == [0]
 
 
 def test_a_silent_chain_demotes_nobody(house, settings):
@@ -228,25 +148,6 @@ def test_only_the_sub_signer_whose_grant_cannot_be_made_is_left_out(house, setti
     assert usable() == [0, 1]
 
 
-def test_a_late_index_tops_up_once(house, settings):
-    """CH-57: what was sent is looked for until it is found; nothing is sent anew meanwhile."""
-    have_sub_signers(settings, 1)
-    grant(house, 1)
-    number = house.add_fault("index_lag", blocks=50)
-    look_after()
-    for _ in range(4):
-        look_after()
-        make_due()
-        lanes.run()
-        house.produce_block()
-    assert balance(house, 1) == TOP_UP
-    house.remove_fault(number)
-    settle()
-    assert balance(house, 1) == TOP_UP
-    assert len(errands(house, "MsgSend")) == 1
-    assert usable() == [0]
-
-
 def test_sub_signers_sign_in_the_providers_name_and_the_provider_only_without_them(house, settings):
     """CH-62, CH-79"""
     have_sub_signers(settings, 1)
@@ -270,17 +171,6 @@ def test_sub_signers_sign_in_the_providers_name_and_the_provider_only_without_th
     assert states(house, first + second + third) == [ACTIVE] * 6
 
 
-def run_until_done() -> None:
-    """Run lanes until no action is open."""
-
-    def is_done() -> bool:
-        make_due()
-        lanes.run()
-        return not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists()
-
-    wait_until(is_done, timeout=20)
-
-
 def test_a_revoked_grant_leaves_its_signer_out_at_once_and_it_comes_back(house, settings):
     """The chain says authz 2: another signer takes the work, and the grant is made again without a restart."""
     have_sub_signers(settings, 2)
@@ -301,64 +191,6 @@ def test_a_revoked_grant_leaves_its_signer_out_at_once_and_it_comes_back(house, 
     soon = Now() + timedelta(seconds=31)
     assert PeriodicTask.objects.filter(name="sub-signers", due_at__lt=soon).exists()
     settle_with(0, 1)
-
-
-def settle_with(*indexes: int) -> None:
-    """Look after the sub-signers until these may sign: a read that was not answered leaves one out for a while."""
-    wait_until(lambda: settle() or usable() == [*indexes], timeout=30)
-
-
-def test_a_sub_signer_without_funds_gives_its_work_away_and_is_topped_up(house, settings):
-    have_sub_signers(settings, 1)
-    settle()
-    state, address = house.node.chain.state, address_of(house, 1)
-    house.call(lambda: state.add(address, (("umfx", state.balance(address, "umfx")),), sign=-1))
-    leases = pending(house, 3)
-    want("ack", leases)
-    run_until_done()
-    assert states(house, leases) == [ACTIVE] * 3
-    assert usable() == []
-    assert signed_by(house) == {address_of(house, 0): 1}
-    settle()
-    assert usable() == [0]
-    assert balance(house, 1) == TOP_UP
-
-
-def test_removed_sub_signers_lose_their_grants_and_the_others_go_on(house, settings):
-    have_sub_signers(settings, 3)
-    settle()
-    have_sub_signers(settings, 1)
-    settle()
-    assert grants(house) == everything_for(house, 1)
-    assert usable() == [0]
-    assert Signer.objects.filter(retired_at__isnull=False).count() == 2
-    asked = questions(house)
-    look_after()
-    assert questions(house) == asked + 3, "nobody asks after those that are gone"
-    have_sub_signers(settings, 3)
-    settle()
-    assert grants(house) == everything_for(house, 1, 2, 3)
-    assert usable() == [0, 1, 2]
-
-
-def test_a_removed_sub_signer_keeps_its_grants_while_its_transaction_is_open(house, settings):
-    """CH-79: what it has begun, it ends."""
-    have_sub_signers(settings, 1)
-    settle()
-    house.set_block_mode("manual")
-    leases = pending(house, 3)
-    want("ack", leases)
-    lanes.run()
-    assert ChainTx.objects.filter(state="broadcast").get().signer_id == address_of(house, 1)
-    have_sub_signers(settings, 0)
-    look_after()
-    assert grants(house) == everything_for(house, 1)
-    house.set_block_mode("instant")
-    house.produce_block()
-    run_until_done()
-    settle()
-    assert states(house, leases) == [ACTIVE] * 3
-    assert grants(house) == set()
 
 
 def test_a_check_that_began_before_the_chain_refused_promotes_nobody(house, settings):
