@@ -10,11 +10,9 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,12 +26,11 @@ from fred.dev import children
 from fred.dev.foreground import free_port
 from fred.dev.servers import PostgresServer, ValkeyServer
 from leases.chain.devchain import running
+from tests.e2e.forks import ROOT, UP_S, Nursery
 from tests.services import OURS
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK_S = 0.4
-UP_S = 60.0
 GOOD, FAILING, REFUSING, SLOW = "docker-micro", "docker-small", "docker-medium", "docker-large"
 """What becomes of a lease is chosen by its SKU: the backend that has it does well, fails, refuses, or takes an hour."""
 AGENTS: Sequence[dict[str, Any]] = (
@@ -44,62 +41,6 @@ AGENTS: Sequence[dict[str, Any]] = (
     {"name": "slow", "sku": SLOW, "delay_s": 3600},
 )
 PENDING, ACTIVE, CLOSED, REJECTED = 1, 2, 3, 4
-
-
-class Nursery:
-    """Forks processes of the control plane on demand and hears how they end."""
-
-    def __init__(self, stack: Stack) -> None:
-        self.log = (stack.folder / "nursery.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.nursery"],
-            cwd=ROOT, env=stack.signing, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-        )  # fmt: skip
-        self.started: list[int] = []
-        self.ended: dict[int, int] = {}
-        self._lock = threading.Lock()
-        self._is_ready = threading.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
-        assert self._is_ready.wait(UP_S), "the nursery does not start"
-
-    def _listen(self) -> None:
-        for line in self.process.stdout:
-            word, *numbers = line.decode().split()
-            if word == "ready":
-                self._is_ready.set()
-            elif word == "started":
-                self.started.append(int(numbers[0]))
-            else:
-                self.ended[int(numbers[0])] = int(numbers[1])
-
-    def start(self, kind: str, points: str = "-") -> int:
-        """A new process of this kind that dies at these points; its process id."""
-        with self._lock:
-            before = len(self.started)
-            self.process.stdin.write(f"{kind} {points}\n".encode())
-            self.process.stdin.flush()
-            wait_until(lambda: len(self.started) > before, message="a fork")
-            return self.started[-1]
-
-    def kill(self, pid: int) -> None:
-        """Kill it, if it lives, and wait until it is gone."""
-        if pid not in self.ended:
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: pid in self.ended, message="the end of a killed process")
-
-    def died(self, pid: int) -> bool:
-        """Whether it met its point."""
-        if pid in self.ended:
-            assert self.ended[pid] == -signal.SIGKILL, f"{pid} ended with {self.ended[pid]}: see nursery.log"
-        return pid in self.ended
-
-    def stop(self) -> None:
-        for pid in self.started:
-            self.kill(pid)
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
-        self.log.close()
 
 
 class Stack:
@@ -128,7 +69,7 @@ class Stack:
         self.run("migrate", "--no-input", "--skip-checks")
         self.start_agents()
         self.run("backends", "sync")
-        self.nursery = Nursery(self)
+        self.nursery = Nursery(self.folder / "nursery.log", self.signing)
 
     def stop(self) -> None:
         nursery = getattr(self, "nursery", None)
