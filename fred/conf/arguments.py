@@ -80,14 +80,26 @@ def fraction(*, like: str) -> Callable[[str], Fraction]:
     return of
 
 
+def seen(path: Path) -> bool:
+    """Whether something is there; raises ArgumentTypeError where this user may not look."""
+    try:
+        path.stat()
+    except PermissionError:
+        raise ArgumentTypeError(f"{str(path)!r} cannot be looked at by this user") from None
+    except (OSError, ValueError):  # nothing is there, or can be
+        return False
+    return True
+
+
 def file_to_write(text: str) -> Path:
     """A file that can be made, or written over, where it is named."""
     path = Path(text)
-    if not text or path.is_dir():
+    is_there = seen(path)
+    if not text or (is_there and path.is_dir()):
         raise ArgumentTypeError(f"{text!r} is not a file; name one, such as ./report.json")
     if not path.parent.is_dir():
         raise ArgumentTypeError(f"{text!r} cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK, effective_ids=True):
+    if not os.access(path if is_there else path.parent, os.W_OK, effective_ids=True):
         raise ArgumentTypeError(f"{text!r} cannot be written by this user")
     return path
 
@@ -95,6 +107,6 @@ def file_to_write(text: str) -> Path:
 def file_to_read(text: str) -> Path:
     """A file that is there; `-` stands for standard input."""
     path = Path(text)
-    if text != "-" and not (path.is_file() and os.access(path, os.R_OK, effective_ids=True)):
+    if text != "-" and not (seen(path) and path.is_file() and os.access(path, os.R_OK, effective_ids=True)):
         raise ArgumentTypeError(f"{text!r} is not a file that can be read; name one, or - for standard input")
     return path

@@ -43,7 +43,8 @@ class FolderLock:
         except BlockingIOError as error:
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
-            message = f"{self.folder} is in use by process {holder}"
+            way_out = "stop it, or name another folder: --folder PATH --free-ports"
+            message = f"{self.folder} is in use by process {holder}; {way_out}"
             raise FolderInUseError(message) from error
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())

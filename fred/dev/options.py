@@ -117,6 +117,6 @@ def _add_port(parser: argparse.ArgumentParser, listener: Listener) -> None:
 
 def _folder(text: str) -> str:
     """A folder that is there or may be made; that it may be used is seen when it is locked."""
-    if not text or (Path(text).exists() and not Path(text).is_dir()):
+    if not text or (arguments.seen(Path(text)) and not Path(text).is_dir()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a folder; name one that is empty or new, such as /tmp/house")
     return text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from django.core.management import load_command_class
 from django.core.management.base import CommandError
@@ -96,6 +98,30 @@ def test_what_is_senseless_is_refused_at_once_by_its_option(words, told, tmp_pat
     with pytest.raises(CommandError) as refused:
         parsed(words, file=file, folder=tmp_path)
     assert told.format(file=file, folder=tmp_path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "dev --folder={file}",
+        "bench burst --json={file}",
+        "devchain --ready-file={file}",
+        "devchain --state={file}",
+        "devchain state restore --in={file}",
+    ],
+)
+def test_where_this_user_may_not_look_is_said_so(words, tmp_path, monkeypatch):
+    file = tmp_path / "closed"
+    stat = Path.stat
+
+    def refuse(path, **how):
+        if path == file:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(CommandError, match=f"'{file}' cannot be looked at by this user"):
+        parsed(words, file=file, folder=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ class Command(BaseCommand):
         parser.add_argument("--retention", choices=("on", "off"), help="whether data of closed leases are kept")
         parser.add_argument("--log-file", default="", help="the backend's log, to look for secrets in")
         for name in _FILES:
-            parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=f"a {name.replace('_', ' ')}")
+            words = name.split("_")
+            parser.add_argument(f"--{'-'.join(words)}", metavar="FILE", help=f"file with the {' '.join(words)}")
         parser.add_argument("--tls-ca-file", default="", help="PEM bundle to verify it with")
         parser.add_argument("--tls-client-cert-file", default="", help="PEM certificate to show it")
         parser.add_argument("--tls-client-key-file", default="", help="its PEM key")

@@ -152,7 +152,7 @@ def _start(options: dict[str, Any]) -> devchain.RunningDevchain:
 
 def _state_file(text: str) -> Path:
     """A file that is there or can be made, with the folders it needs."""
-    if not text or Path(text).is_dir():
+    if not text or (arguments.seen(Path(text)) and Path(text).is_dir()):
         raise ArgumentTypeError(f"{text!r} is not a file; name one, such as /var/tmp/chain.state")
     return Path(text)
 
