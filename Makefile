@@ -58,6 +58,6 @@ environment:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) -m venv failed; the system's venv package may be missing (Debian: apt install python3-venv)" >&2; exit 1; }
-	@echo "installing what is in $(LOCK): about 475 MB, takes a minute or two"
+	@echo "installing what is in $(LOCK): about 530 MB, takes a minute or two"
 	@$(PIP) install --require-hashes --only-binary :all: -r $(LOCK)
 	@cp $(LOCK) $(STAMP)
