@@ -61,6 +61,14 @@ def test_ta75_ta76_ta77_lc117_after_a_refusal_the_lease_is_free(restoring):
     assert restoring.ask(target, source).status == 202
 
 
+def test_bc21_refusals_say_nothing_against_the_backend_and_all_reach_it(restoring):
+    source, target = restoring.source(), restoring.lease()
+    restoring.backend.script["restore"] += [(422, b"")] * 12
+    assert {restoring.ask(target, source).status for _ in range(12)} == {404}
+    assert not restoring.backend.script["restore"]
+    assert breaker.of("docker-1").view().failures == 0
+
+
 MALFORMED = [b"<html>", b"{}", b"null", b'{"message":"p"}', b'{"code":"already_provisioned"}', b'{"er']
 UNKNOWN = [
     *(((status, body), 502) for status, body in zip((400, 409, 422) * 2, MALFORMED, strict=True)),
