@@ -60,7 +60,11 @@ def run_in_child(house, code: str, point: str, *, count: int = 4) -> None:
         [sys.executable, "-c", code], env=environment, cwd=django_settings.BASE_DIR,
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
+    signed = list(ChainTx.objects.values_list("signer", "state", "kind"))
+    lanes_now = list(
+        Signer.objects.values_list("address", "usable", "due_at", "attempts", "errand_until", "last_error")
+    )
+    assert child.returncode == -signal.SIGKILL, f"{signed}\n{lanes_now}\n{child.stderr[-2000:]}"
 
 
 def run_until_done() -> None:
