@@ -82,17 +82,20 @@ def claim(
     table, key = model._meta.db_table, model._meta.pk.column
     setting = f", {also_set}" if also_set else ""
     with connection.cursor() as cursor:
+        # Materialized: inside a nested loop the pick would run anew for each row, pass over what this very statement
+        # has updated by then, and so take more than the limit.
         cursor.execute(
             f"""
+            WITH picked AS MATERIALIZED (
+                 SELECT t.{key} FROM {table} AS t
+                  WHERE t.due_at <= now() AND ({where})
+                  ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
             UPDATE {table} AS r
                SET epoch = r.epoch + 1, attempts = r.attempts + 1, due_at = now() + %s{setting}
-              FROM (SELECT t.{key} FROM {table} AS t
-                     WHERE t.due_at <= now() AND ({where})
-                     ORDER BY t.due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) AS picked
-             WHERE r.{key} = picked.{key}
+              FROM picked WHERE r.{key} = picked.{key}
          RETURNING r.{key}, r.epoch, r.attempts
             """,
-            [claim_for, *params, limit],  # type: ignore[list-item]
+            [*params, limit, claim_for],  # type: ignore[list-item]
         )
         return [Claim(*row) for row in cursor.fetchall()]
 
