@@ -52,6 +52,10 @@ class Together(Generic[_K, _V]):
 
     async def ask(self, question: _K) -> _V:
         """The answer, once its batch has run."""
+        return await self.begin(question)
+
+    def begin(self, question: _K) -> asyncio.Future[_V]:
+        """The answer to come. Whoever wants it no more cancels it; then its error, too, is nobody's."""
         queue = self._queues.here()
         if queue.task.done():
             self._queues.taken()
@@ -59,7 +63,7 @@ class Together(Generic[_K, _V]):
         future: asyncio.Future[_V] = asyncio.get_running_loop().create_future()
         queue.waiting.append((question, future))
         queue.wake.set()
-        return await future
+        return future
 
     async def close(self) -> None:
         """End this loop's task and answerer; who still waits is cancelled, whoever asks from now on begins anew."""

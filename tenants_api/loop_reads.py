@@ -47,7 +47,7 @@ class _Leases:
         self._connection = LoopConnection()
 
     async def answer(self, asked: Sequence[UUID], /) -> list[Row | None]:
-        rows = await self._connection.rows(self._query, [*self._params(), list(asked)], prepare=True)
+        rows = await self._connection.rows(self._query, [*self._params(), list(asked)])
         found = {row[0]: row for row in rows}
         return [found.get(one) for one in asked]
 
@@ -61,7 +61,7 @@ class _Spends:
 
     async def answer(self, asked: Sequence[tuple[str, datetime]], /) -> list[bool]:
         keys, untils = zip(*asked, strict=True)
-        rows = await self._connection.rows(_SPEND, [list(keys), list(untils)], prepare=True)
+        rows = await self._connection.rows(_SPEND, [list(keys), list(untils)])
         first = {row[0] for row in rows}
         answers = []
         for key in keys:

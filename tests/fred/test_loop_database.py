@@ -58,14 +58,62 @@ def opened_so_far(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("prepare", [None, True])
-def test_rows_come_back_over_one_connection(prepare, opened_so_far):
+@pytest.mark.parametrize("most_prepared", [0, 1, 50])
+def test_rows_come_back_over_one_connection(most_prepared, opened_so_far, monkeypatch):
+    monkeypatch.setattr(loop_database, "MOST_PREPARED", most_prepared)
+
     async def work(opened):
-        one = await opened.rows("SELECT n, n * %s FROM generate_series(1, 3) AS n", [10], prepare=prepare)
-        return one, await opened.rows("SELECT n FROM unnest(%s::int[]) AS n WHERE n > 5", [[1]], prepare=prepare)
+        one = await opened.rows("SELECT n, n * %s FROM generate_series(1, 3) AS n", [10])
+        return one, await opened.rows("SELECT n FROM unnest(%s::int[]) AS n WHERE n > 5", [[1]])
 
     assert on_a_loop(work) == ([(1, 10), (2, 20), (3, 30)], [])
     assert len(opened_so_far) == 1
+
+
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT $1'"
+
+
+def test_each_kind_of_parameters_is_prepared_once_and_only_so_many(monkeypatch):
+    monkeypatch.setattr(loop_database, "MOST_PREPARED", 3)
+
+    async def work(opened):
+        ((before,),) = await opened.rows(PREPARED, [])
+        found = [(await opened.rows("SELECT %s", [one]))[0][0] for one in (1, 2, "a", "b", 1.5, None, True)]
+        return before, found, await opened.rows(PREPARED, [])
+
+    assert on_a_loop(work) == (0, [1, 2, "a", "b", 1.5, None, True], [(2,)])
+
+
+def test_large_parameters_and_answers_pass():
+    texts = [f"{number:01000d}" for number in range(5000)]
+
+    async def work(opened):
+        return await opened.rows("SELECT unnest(%s::text[])", [texts])
+
+    assert on_a_loop(work) == [(one,) for one in texts]
+
+
+def test_a_session_that_ended_while_nobody_asked_is_seen_at_once(opened_so_far):
+    async def work(opened):
+        await cut(await pid_of(opened))
+        await asyncio.to_thread(wait_until, lambda: opened_so_far[0].closed)
+        return await pid_of(opened)
+
+    assert on_a_loop(work)
+
+
+def test_who_stops_waiting_leaves_no_statement_behind():
+    async def work(opened):
+        pid = await pid_of(opened)
+        asking = asyncio.ensure_future(opened.rows("SELECT pg_sleep(60)", []))
+        await asyncio.to_thread(wait_until, lambda: is_asleep(pid))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await ended(pid)
+        return await pid_of(opened)
+
+    assert on_a_loop(work)
 
 
 def test_it_has_the_limits_of_djangos_own_sessions():
@@ -156,6 +204,16 @@ def has_ended(pid):
         with connection.cursor() as cursor:
             cursor.execute("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", [pid])
             return cursor.fetchone()[0]
+    finally:
+        connection.close()
+
+
+def is_asleep(pid):
+    """Whether this session waits in `pg_sleep`."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'", [pid])
+            return cursor.fetchone()[0] == 1
     finally:
         connection.close()
 
