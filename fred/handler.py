@@ -97,10 +97,15 @@ class Room:
     def __init__(self, places: int = MOST) -> None:
         self._free = places
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request would be told so."""
+        return self._free <= 0
+
     @contextmanager
     def place(self) -> Iterator[None]:
         """A place for one request whose body is there; raises Busy when there is none."""
-        if self._free <= 0:
+        if self.is_full:
             raise Busy
         self._free -= 1
         try:
