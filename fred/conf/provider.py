@@ -7,7 +7,7 @@ of the YAML file; the environment's name is `PROVIDER_` and the key in upper cas
 import ipaddress
 import uuid
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr
 
@@ -57,6 +57,8 @@ class ProviderConfig(BaseModel):
     """What one provider is and how it works. Frozen; read once at start; equal in all processes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    # Lazy settings ask a value for this at every look-up, and to find nothing costs pydantic six times the rest.
+    _mask_wrapped: ClassVar[bool] = True
 
     # Identity and mode
     production_mode: Bool = False

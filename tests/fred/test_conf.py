@@ -4,6 +4,8 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.conf import settings
+from pydantic import BaseModel
 
 from fred import conf
 from tests.fred.settings_of import BACKEND, SECRET, good, with_backends
@@ -347,3 +349,11 @@ def test_the_first_backend_is_the_default_unless_one_is_marked():
     """BC-66"""
     assert conf.load_provider(with_backends({}, {"name": "b"})).tree.default_backend.name == BACKEND["name"]
     assert conf.load_provider(with_backends({}, {"name": "b", "default": True})).tree.default_backend.name == "b"
+
+
+def test_settings_are_looked_up_without_a_search_for_what_is_not_there(monkeypatch):
+    def search(tree, name):
+        raise AssertionError(f"{name} is looked for in every look-up")
+
+    monkeypatch.setattr(BaseModel, "__getattr__", search)
+    assert [settings.FRED.chain_id for _ in range(2)] == ["manifest-localnet"] * 2
