@@ -31,24 +31,26 @@ from fred.gauges import shared_gauges
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-_HOST = socket.gethostname().replace("_", "-")
-
-
-@cache
-def _file_of(pid: int) -> str:
-    return f"{_HOST}-{pid}"
-
-
-def _identity() -> str:
+class _Identity:
     """Names this process's file; process ids alone repeat among containers that share the directory.
 
-    Asked at every count.
+    Asked at every count, so a fork makes the name anew, not the question.
     """
-    return _file_of(os.getpid())
+
+    def __init__(self) -> None:
+        self._host = socket.gethostname().replace("_", "-")
+        self._make()
+        os.register_at_fork(after_in_child=self._make)
+
+    def _make(self) -> None:
+        self._name = f"{self._host}-{os.getpid()}"
+
+    def __call__(self) -> str:
+        return self._name
 
 
 if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-    values.ValueClass = values.MultiProcessValue(_identity)  # type: ignore[no-untyped-call]
+    values.ValueClass = values.MultiProcessValue(_Identity())  # type: ignore[no-untyped-call]
 
 
 def _doubling(first: float, count: int) -> tuple[float, ...]:
@@ -299,6 +301,13 @@ THREAD_CRASHES = Counter(
     "fred_background_goroutine_panics_total", "Exceptions that a background thread survived", ("component",)
 )
 AUDIT_EVENTS = Counter("fred_audit_events_total", "Operators' actions", ("action", "source"))
+
+
+@cache
+def backend_series(backend: str, operation: str, status: str) -> tuple[Counter, Histogram]:
+    """The count and the length of requests with these labels, looked up once: all three are of few values."""
+    labels = (backend, operation, status)
+    return BACKEND_REQUESTS.labels(*labels), BACKEND_REQUEST_SECONDS.labels(*labels)
 
 
 def registry() -> CollectorRegistry:

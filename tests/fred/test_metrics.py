@@ -259,3 +259,38 @@ if {1}:
             check=True,
         )
     assert "fred_provisioner_callback_timeouts_total 5.0" in done.stdout
+
+
+def test_a_fork_counts_in_a_file_of_its_own(tmp_path):
+    code = """
+import os
+from fred import metrics
+metrics.CALLBACK_TIMEOUTS.inc(2)
+pid = os.fork()
+metrics.CALLBACK_TIMEOUTS.inc(3 if pid else 40)
+if pid and os.waitpid(pid, 0)[1] == 0:
+    from prometheus_client import generate_latest
+    print(generate_latest(metrics.registry()).decode())
+    print(os.getpid(), pid)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    host = socket.gethostname().replace("_", "-")
+    *text, pids = done.stdout.splitlines()
+    assert "fred_provisioner_callback_timeouts_total 45.0" in text
+    assert {f"counter_{host}-{pid}.db" for pid in pids.split()} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_series_of_a_backend_are_looked_up_once():
+    count, seconds = metrics.backend_series("b9", "get_stats", "error")
+    assert metrics.backend_series("b9", "get_stats", "error") == (count, seconds)
+    count.inc()
+    seconds.observe(0.5)
+    labels = {"backend": "b9", "operation": "get_stats", "status": "error"}
+    assert REGISTRY.get_sample_value("fred_backend_requests_total", labels) == 1
+    assert REGISTRY.get_sample_value("fred_backend_request_duration_seconds_sum", labels) == 0.5
