@@ -66,10 +66,12 @@ def domains_request(
     return _post(backend, "/reconcile_custom_domain", body, tag=tag)
 
 
-def releases_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
+def releases_request(
+    backend: BackendTarget, lease_uuid: UUID, *, timeout: float | None = None, tag: object = None
+) -> Request:
     """`GET /releases/<lease>`."""
     cap = RELEASES_BODY_BYTES_V0_13 if backend.dialect is Dialect.V0_13 else RELEASES_BODY_BYTES
-    return request(backend, f"/releases/{lease_uuid}", max_body=cap, tag=tag)
+    return request(backend, f"/releases/{lease_uuid}", timeout=timeout, max_body=cap, tag=tag)
 
 
 def _post(backend: BackendTarget, path: str, body: object, *, tag: object) -> Request:

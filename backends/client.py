@@ -138,7 +138,7 @@ class BackendClient:
         """Connection details of a ready lease; `Absent` also while it is not ready."""
         return self._read(
             "get_info",
-            lambda: info_request(self.target, lease_uuid),
+            info_request(self.target, lease_uuid, timeout=self._seconds()),
             lambda body: wire.to_info(wire.decode(body, wire.Info) if body.strip() != b"null" else wire.Info()),
         )
 
@@ -155,25 +155,27 @@ class BackendClient:
                 raise ValueError("answer is about another lease")
             return wire.to_provision(row)
 
-        return self._begin("get_provision", lambda: provision_info_request(self.target, lease_uuid), decode)
+        request = provision_info_request(self.target, lease_uuid, timeout=self._seconds())
+        return self._begin("get_provision", request, decode)
 
     def logs(self, lease_uuid: UUID, *, tail: int = 100) -> dict[str, str] | Absent | Unknown:
         """The last lines of each instance."""
         return self._read(
             "get_logs",
-            lambda: logs_request(self.target, lease_uuid, tail=tail),
+            logs_request(self.target, lease_uuid, tail=tail, timeout=self._seconds()),
             lambda body: {} if body.strip() == b"null" else wire.decode(body, dict[str, str]),
         )
 
     def releases(self, lease_uuid: UUID) -> tuple[ReleaseInfo, ...] | Absent | Unknown:
         """The versions of a lease's workload, oldest first."""
-        return self._read("get_releases", lambda: releases_request(self.target, lease_uuid), read_releases)
+        request = releases_request(self.target, lease_uuid, timeout=self._seconds())
+        return self._read("get_releases", request, read_releases)
 
     def stats(self, *, timeout: float = STATS_SECONDS) -> LoadStats | Unknown:
         """The backend's load, asked with a short time limit in seconds."""
         found = self._read(
             "get_load_stats",
-            lambda: stats_request(self.target, timeout=timeout),
+            stats_request(self.target, timeout=self._seconds(timeout)),
             lambda body: wire.to_stats(wire.decode(body, wire.Stats)),
         )
         return Unknown("stats are not served") if isinstance(found, Absent) else found
@@ -189,7 +191,7 @@ class BackendClient:
     def begin_lookup(self, leases: Collection[UUID]) -> "Pending[tuple[ProvisionInfo, ...]] | Unknown":
         """The same, to be sent with `ask_each`; `Absent` stands for none of them."""
         wanted = frozenset(leases)
-        lookup_request(self.target, wanted)
+        request = lookup_request(self.target, wanted, timeout=self._seconds())
 
         def decode(body: bytes) -> tuple[ProvisionInfo, ...]:
             rows = wire.decode(body, wire.ProvisionsPage).provisions
@@ -197,7 +199,7 @@ class BackendClient:
                 raise ValueError("answer has leases nobody asked for")
             return tuple(wire.to_provision(row) for row in rows)
 
-        return self._begin("lookup_provisions", lambda: lookup_request(self.target, wanted), decode)
+        return self._begin("lookup_provisions", request, decode)
 
     def provisions(self) -> ProvisionList:
         """Everything live at this backend, complete. Raises `BackendUnavailable`; a part is never returned."""
@@ -229,23 +231,22 @@ class BackendClient:
         return Health(healthy=True)
 
     def _count(self, operation: str, status: str, *, since: float) -> None:
-        labels = (self.target.name, operation, "fenced" if self.target.fenced else status)
-        metrics.BACKEND_REQUESTS.labels(*labels).inc()
-        metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(monotonic() - since)
+        status = "fenced" if self.target.fenced else status
+        number, seconds = metrics.backend_series(self.target.name, operation, status)
+        number.inc()
+        seconds.observe(monotonic() - since)
 
-    def _read(
-        self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
-    ) -> _T | Absent | Unknown:
-        return self._ended(self._begin(operation, build, decode))
+    def _seconds(self, usual: float | None = None) -> float:
+        """What a request may take: as usual (None: the target's time limit), or `limit` if that is shorter."""
+        usual = self.target.timeout if usual is None else usual
+        return usual if self.limit is None else min(usual, self.limit)
 
-    def _begin(
-        self, operation: str, build: Callable[[], Request], decode: Callable[[bytes], _T]
-    ) -> "Pending[_T] | Unknown":
+    def _read(self, operation: str, request: Request, decode: Callable[[bytes], _T]) -> _T | Absent | Unknown:
+        return self._ended(self._begin(operation, request, decode))
+
+    def _begin(self, operation: str, request: Request, decode: Callable[[bytes], _T]) -> "Pending[_T] | Unknown":
         started = monotonic()
-        refused = self.target.shut
-        ticket, request = None, build()
-        if self.limit is not None and self.limit < request.timeout:
-            request = replace(request, timeout=self.limit)
+        refused, ticket = self.target.shut, None
         if not refused and self.gate is not None:
             ticket = self.gate.enter(limit=request.timeout)
             refused = BREAKER_OPEN if ticket is None else ""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
@@ -67,19 +68,17 @@ def request(
 
     What is asked for a request of ours carries its ids; they are not signed.
     """
-    url = backend.url.rstrip("/") + path
-    parts = urlsplit(url)
-    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    address, own_path = _base(backend.url)
     headers = (*((_JSON,) if body is not None else ()), *request_ids.outbound())
     if backend.secret:
         method = "GET" if body is None else "POST"
         signature = signing.sign(
-            backend.secret, timestamp=int(time.time()), method=method, target=target, body=body or b""
+            backend.secret, timestamp=int(time.time()), method=method, target=own_path + path, body=body or b""
         )
         headers = (*headers, (signing.HEADER, signature))
     limit = backend.timeout if timeout is None else timeout
     return Request(
-        url,
+        address + path,
         headers,
         body,
         limit,
@@ -89,6 +88,15 @@ def request(
         want_headers=want_headers,
         guarded=backend.guarded,
     )
+
+
+@lru_cache
+def _base(url: str) -> tuple[str, str]:
+    """What stands before the path of a request to this URL, and the part of that which is signed with the path."""
+    base = url.rstrip("/")
+    parts = urlsplit(base + "/")
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return base, target[:-1]
 
 
 def provision_request(backend: BackendTarget, spec: ProvisionSpec, *, tag: object = None) -> Request:
@@ -111,19 +119,26 @@ def deprovision_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object
     )
 
 
-def info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
+def info_request(
+    backend: BackendTarget, lease_uuid: UUID, *, timeout: float | None = None, tag: object = None
+) -> Request:
     """`GET /info/<lease>`."""
-    return request(backend, f"/info/{lease_uuid}", tag=tag)
+    return request(backend, f"/info/{lease_uuid}", timeout=timeout, tag=tag)
 
 
-def provision_info_request(backend: BackendTarget, lease_uuid: UUID, *, tag: object = None) -> Request:
+def provision_info_request(
+    backend: BackendTarget, lease_uuid: UUID, *, timeout: float | None = None, tag: object = None
+) -> Request:
     """`GET /provisions/<lease>`, the point read."""
-    return request(backend, f"/provisions/{lease_uuid}", tag=tag)
+    return request(backend, f"/provisions/{lease_uuid}", timeout=timeout, tag=tag)
 
 
-def logs_request(backend: BackendTarget, lease_uuid: UUID, *, tail: int, tag: object = None) -> Request:
+def logs_request(
+    backend: BackendTarget, lease_uuid: UUID, *, tail: int, timeout: float | None = None, tag: object = None
+) -> Request:
     """`GET /logs/<lease>?tail=<lines>`."""
-    return request(backend, f"/logs/{lease_uuid}?tail={tail}", max_body=log_body_bytes(backend), tag=tag)
+    path, cap = f"/logs/{lease_uuid}?tail={tail}", log_body_bytes(backend)
+    return request(backend, path, timeout=timeout, max_body=cap, tag=tag)
 
 
 def log_body_bytes(backend: BackendTarget) -> int:
@@ -131,13 +146,15 @@ def log_body_bytes(backend: BackendTarget) -> int:
     return LOG_BODY_BYTES_V0_13 if backend.dialect is Dialect.V0_13 else LOG_BODY_BYTES
 
 
-def lookup_request(backend: BackendTarget, leases: Iterable[UUID], *, tag: object = None) -> Request:
+def lookup_request(
+    backend: BackendTarget, leases: Iterable[UUID], *, timeout: float | None = None, tag: object = None
+) -> Request:
     """`GET /provisions?lease_uuid=…`, in sorted order. Raises ValueError unless there are 1 to 100 leases."""
     wanted = sorted({str(lease) for lease in leases})
     if not 1 <= len(wanted) <= MAX_LOOKUP:
         raise ValueError(f"lookup provisions: invalid uuid count: {len(wanted)}")
     query = urlencode([("lease_uuid", lease) for lease in wanted])
-    return request(backend, f"/provisions?{query}", max_body=LIST_BODY_BYTES, tag=tag)
+    return request(backend, f"/provisions?{query}", timeout=timeout, max_body=LIST_BODY_BYTES, tag=tag)
 
 
 def page_request(

@@ -8,7 +8,9 @@ import pytest
 from backends.client import BackendClient, deprovision_request, provision_request
 from backends.contract import Absent, BackendUnavailable, Dialect, LeaseItem, LoadStats, ProvisionStatus, Unknown
 from backends.releases import ReleaseInfo
+from backends.requests import stats_request
 from fred import signing
+from fred.http import Response
 from tests.backends.client_reads import Listening, read, row
 from tests.backends.servers import LEASE, SECRET, peer, says, spec, target
 
@@ -24,6 +26,43 @@ def test_requests_are_signed_over_the_whole_target():
         got.headers["x-fred-signature"], keys=[SECRET], now=timestamp, method="GET", target=got.target
     )
     assert verdict.ok
+
+
+@pytest.mark.parametrize(
+    ("url", "sent_to", "signed"),
+    [
+        ("http://h:1", "http://h:1/stats", "/stats"),
+        ("https://h/", "https://h/stats", "/stats"),
+        ("http://h/a/b//", "http://h/a/b/stats", "/a/b/stats"),
+        ("http://h/a?b=c", "http://h/a?b=c/stats", "/a?b=c/stats"),
+        ("http://[::1]:9/é", "http://[::1]:9/é/stats", "/é/stats"),
+    ],
+)
+def test_what_stands_before_a_path_is_signed_from_the_host_on(url, sent_to, signed):
+    made = stats_request(target(url))
+    header = dict(made.headers)[signing.HEADER]
+    timestamp, _ = signing.parse(header)
+    assert made.url == sent_to
+    assert signing.verify(header, keys=[SECRET], now=timestamp, method="GET", target=signed).ok
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(None, 5.0), (0.5, 0.5), (60.0, 5.0)])
+def test_a_read_takes_no_longer_than_its_backend_and_its_caller_allow(limit, seconds):
+    asked = []
+
+    def note(request):
+        asked.append(request.timeout)
+        return Response(request.tag, 404, b"", None, 0.0)
+
+    client = BackendClient(target("http://h"), limit=limit, fetch=note)
+    client.info(LEASE)
+    client.provision_info(LEASE)
+    client.logs(LEASE)
+    client.releases(LEASE)
+    client.lookup([LEASE])
+    assert asked == [seconds] * 5
+    client.stats(timeout=6.0)
+    assert asked[5:] == [6.0 if limit is None else min(limit, 6.0)], "a time of its own may be longer than the usual"
 
 
 def test_without_a_key_nothing_is_signed():
