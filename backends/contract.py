@@ -11,6 +11,8 @@ from math import isfinite
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
+import msgspec
+
 from fred.errors import FredError
 
 MAX_QUANTITY = 1024
@@ -41,10 +43,10 @@ class ProvisionStatus(StrEnum):
     @classmethod
     def parse(cls, word: str) -> "ProvisionStatus":
         """The status of this name; any other word means unknown."""
-        return cls(word) if word in _STATUSES else cls.UNKNOWN
+        return _STATUSES.get(word, cls.UNKNOWN)
 
 
-_STATUSES = frozenset(status.value for status in ProvisionStatus)
+_STATUSES = {status.value: status for status in ProvisionStatus}
 
 
 class Reason(StrEnum):
@@ -189,8 +191,7 @@ class TerminalBudget:
     consecutive_failures: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProvisionInfo:
+class ProvisionInfo(msgspec.Struct, frozen=True):
     """One provision as a backend reports it. `tenant` may be another tenant's address: never show it.
 
     `said` is the backend's own word for a status that we don't know, `created_text` its own `created_at`.
@@ -209,7 +210,7 @@ class ProvisionInfo:
     items: tuple[LeaseItem, ...] = ()
     image: str = ""
     sku: str = ""
-    service_images: Mapping[str, str] = field(default_factory=dict)
+    service_images: Mapping[str, str] = msgspec.field(default_factory=dict)
     partition: str = ""
     terminal_budget: TerminalBudget | None = None
     said: str = ""

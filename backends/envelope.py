@@ -39,6 +39,8 @@ class Malformed:
 
 def clean(text: str) -> str:
     """Make foreign text storable: PostgreSQL takes no NUL, UTF-8 no lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.encode(errors="replace").decode().replace("\0", "")
 
 

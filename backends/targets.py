@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
@@ -29,41 +30,49 @@ UNSETTLED = "its dialect is not known yet"
 UNSERVED = "it speaks the current dialect, which nothing is pushed in"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was made of one configuration and the rows as they were at one time: targets by name, names by SKU."""
+
+    config: Sequence[BackendConfig] = ()
+    read_at: float = float("-inf")
+    targets: Mapping[str, BackendTarget] = field(default_factory=dict)
+    serving: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def is_fresh(self, config: Sequence[BackendConfig], *, spare_s: float = 0.0) -> bool:
+        return self.config is config and time.monotonic() - self.read_at <= FRESH_S + spare_s
+
+
 class _View:
-    """Targets by name, read from the database anew when they are wanted and too old."""
+    """What is known, read from the database anew when it is wanted and too old."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read_at = float("-inf")
-        self._config: object = None
-        self._targets: dict[str, BackendTarget] = {}
+        self._known = _Known()
 
-    def all(self) -> Mapping[str, BackendTarget]:
-        config = settings.FRED.backends
-        if self._is_fresh(config, spare_s=SPARE_S if self._lock.locked() else 0.0):
-            return self._targets
+    def now(self) -> _Known:
+        known = self._known
+        if known.is_fresh(settings.FRED.backends, spare_s=SPARE_S if self._lock.locked() else 0.0):
+            return known
         return on_loop.brief(self._read)
 
-    def _is_fresh(self, config: object, *, spare_s: float = 0.0) -> bool:
-        return self._config is config and time.monotonic() - self._read_at <= FRESH_S + spare_s
-
-    def _read(self) -> Mapping[str, BackendTarget]:
+    def _read(self) -> _Known:
         config = settings.FRED.backends
         with self._lock:
-            if not self._is_fresh(config):
+            if not self._known.is_fresh(config):
                 since = time.monotonic()
                 rows = {row.name: row for row in Backend.objects.all()}
-                self._targets = {
+                known = {
                     one.name: _target(one, row)
                     for one in config
                     if (row := rows.get(one.name)) is None or row.retired_at is None
                 }
-                self._config, self._read_at = config, since
-            return self._targets
+                self._known = _Known(config, since, known, _serving(config))
+            return self._known
 
     def forget(self) -> None:
         with self._lock:
-            self._read_at = float("-inf")
+            self._known = _Known()
 
 
 _view = _View()
@@ -71,12 +80,17 @@ _view = _View()
 
 def configured() -> Mapping[str, BackendTarget]:
     """Every backend of the configuration that is not retired, in its order; a fenced one is never contacted."""
-    return _view.all()
+    return _view.now().targets
+
+
+def serving(sku: str) -> Sequence[str]:
+    """Names of the backends whose configuration lists this SKU, in its order; a retired one is among them."""
+    return _view.now().serving.get(sku, ())
 
 
 def target(name: str) -> BackendTarget | None:
     """The target of one backend, None when the configuration has none of this name, or it is retired."""
-    return _view.all().get(name)
+    return _view.now().targets.get(name)
 
 
 def client(name: str) -> BackendClient | None:
@@ -88,6 +102,14 @@ def client(name: str) -> BackendClient | None:
 def forget() -> None:
     """Read the rows again at the next use: something about a backend was changed here."""
     _view.forget()
+
+
+def _serving(config: Sequence[BackendConfig]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in config:
+        for sku in dict.fromkeys(one.skus):
+            found.setdefault(str(sku), []).append(one.name)
+    return found
 
 
 def _target(one: BackendConfig, row: Backend | None) -> BackendTarget:

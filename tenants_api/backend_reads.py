@@ -63,7 +63,7 @@ def owner(facts: LeaseFacts) -> BackendTarget:
     if facts.placement:
         target = targets.target(facts.backend) if _is_settled(facts) else None
     else:
-        target = targets.target(next(iter(_serving(facts.sku)), settings.FRED.default_backend.name))
+        target = targets.target(next(iter(targets.serving(facts.sku)), settings.FRED.default_backend.name))
     if target is None or target.fenced:
         raise ApiError(503, "service unavailable", error_code="backend_unresolvable")
     return target
@@ -179,10 +179,9 @@ def _told(target: BackendTarget, lease_uuid: UUID, found: _T) -> _T:
 
 def _candidates(facts: LeaseFacts) -> dict[str, BackendTarget]:
     """Who may hold the lease: who is named for it, then all that serve its SKU, or everybody if none does."""
-    named = [facts.attempted, *facts.conflicting]
-    serving = _serving(facts.sku) or targets.configured().keys()
-    found = {name: targets.target(name) for name in (*named, *serving) if name}
-    return {name: target for name, target in found.items() if target is not None}
+    everybody = targets.configured()
+    names = (facts.attempted, *facts.conflicting, *(targets.serving(facts.sku) or everybody))
+    return {name: everybody[name] for name in names if name in everybody}
 
 
 def _is_settled(facts: LeaseFacts) -> bool:
@@ -190,8 +189,3 @@ def _is_settled(facts: LeaseFacts) -> bool:
     if facts.placement == Placement.Status.ATTEMPTED:
         return not facts.attempt_is_open
     return facts.placement == Placement.Status.CONFIRMED
-
-
-def _serving(sku: str) -> list[str]:
-    """Names of the configured backends that list this SKU, in their order."""
-    return [backend.name for backend in settings.FRED.backends if any(str(own) == sku for own in backend.skus)]
