@@ -216,18 +216,22 @@ class _Process:
     """The breakers of this process; a fork starts with fresh connections."""
 
     def __init__(self) -> None:
+        self.start_afresh()
+        os.register_at_fork(after_in_child=self.start_afresh)
+
+    def start_afresh(self) -> None:
         self._lock = threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
-        self._pid = os.getpid()
         self._client: Redis | None = None
         self._breakers: dict[str, Breaker] = {}
 
     def of(self, name: str, *, key: str = "", open_for: float = OPEN_S, probe_for: float = PROBE_S) -> Breaker:
+        found = self._breakers.get(key or name)
+        if found is not None:
+            return found
         with self._lock:
-            if self._pid != os.getpid():
-                self._forget()
             found = self._breakers.get(key or name)
             if found is None:
                 found = Breaker(self._valkey(), name, key=key, open_for=open_for, probe_for=probe_for)
@@ -237,8 +241,6 @@ class _Process:
     def valkey(self) -> Redis:
         """This process's connection."""
         with self._lock:
-            if self._pid != os.getpid():
-                self._forget()
             return self._valkey()
 
     def _valkey(self) -> Redis:
