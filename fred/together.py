@@ -1,6 +1,7 @@
 """Answers for many askers of an event loop in batches: what is asked for while one runs goes into the next.
 
-One task, so one batch at a time: the more come at once, the less each of them costs.
+One task, so one batch at a time: the more come at once, the less each of them costs. Who was in one batch is likely to
+be in the next, here and elsewhere, so that they stay together.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Together(Generic[_K, _V]):
         try:
             while True:
                 await wake.wait()
+                await asyncio.sleep(0)  # a turn of the loop, in which those come whose answers are here by now
                 wake.clear()
                 while waiting:
                     # Who gave up meanwhile is not asked for.
