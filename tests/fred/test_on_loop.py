@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
+from greenlet import getcurrent
 
 from fred import on_loop
-from fred.on_loop import blocking, is_here, wait
+from fred.on_loop import MOST_IDLE, blocking, is_here, wait
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 
@@ -168,6 +172,86 @@ def test_the_callers_context_variables_are_seen_and_own_changes_stay_inside():
         return [*found, alone], colour.get()
 
     assert asyncio.run(main()) == ([["green", "red"], ["green", "blue"], ["green", "black"]], "green")
+
+
+def test_a_greenlet_is_used_again_after_whatever_came_of_its_call():
+    def fails():
+        raise LookupError("gone")
+
+    async def main():
+        first = await run(getcurrent)
+        for function in (lambda: wait(soon("x")), fails):
+            await asyncio.gather(run(function), return_exceptions=True)
+        return first is await run(getcurrent)
+
+    assert asyncio.run(main())
+
+
+class Thing:
+    """What something weak can refer to."""
+
+
+@pytest.mark.parametrize("way", ["returned", "raised", "bound"])
+def test_an_idle_greenlet_holds_nothing_of_its_last_call(way):
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(_weakly(way))() is None
+    finally:
+        gc.enable()
+
+
+async def _weakly(way):
+    def function():
+        thing = Thing()
+        seen.append(weakref.ref(thing))
+        if way == "raised":
+            raise LookupError(thing)
+        if way == "bound":
+            colour.set(thing)
+            return None
+        return thing
+
+    seen = []
+    with contextlib.suppress(LookupError):
+        await run(function)
+    return seen[0]
+
+
+def test_more_calls_at_once_than_greenlets_are_kept():
+    async def main():
+        return await asyncio.gather(*(run(lambda n=n: wait(soon(n))) for n in range(2 * MOST_IDLE)))
+
+    assert asyncio.run(main()) == list(range(2 * MOST_IDLE))
+    assert len(on_loop._idle.guests) == MOST_IDLE
+
+
+def test_a_call_that_nobody_waits_for_any_more_ends_where_it_waits():
+    seen = []
+
+    def function():
+        try:
+            wait(asyncio.Event().wait())
+        except GeneratorExit:
+            seen.append("ended")
+            raise
+
+    async def main():
+        coroutine = run(function)
+        coroutine.send(None)
+        coroutine.close()
+        return await run(lambda: wait(soon("as ever")))
+
+    assert asyncio.run(main()) == "as ever"
+    assert seen == ["ended"]
+
+
+def test_idle_greenlets_end_with_their_thread():
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(weakref.ref(asyncio.run(run(getcurrent)))))
+    thread.start()
+    thread.join()
+    assert seen[0]() is None
 
 
 @pytest.fixture
