@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
-_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+"""Of a whole number of quads."""
 _LINE_ENDS: Final = {0x0A: None, 0x0D: None}
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _BLANKS: Final = " \t\n\r"
@@ -45,10 +46,11 @@ def decode_base64(text: str) -> bytes:
 
     Raises DecodeError for anything else (URL-safe letters, missing padding, blanks).
     """
-    stripped = text.translate(_LINE_ENDS)
-    if not _BASE64.fullmatch(stripped):
+    if "\n" in text or "\r" in text:  # to look costs next to nothing
+        text = text.translate(_LINE_ENDS)
+    if len(text) % 4 or not _BASE64.fullmatch(text):
         raise DecodeError("not standard base64")
-    return binascii.a2b_base64(stripped)
+    return binascii.a2b_base64(text)
 
 
 def decode_uuid(text: str) -> UUID:

@@ -1,6 +1,11 @@
 """The decoder takes and refuses exactly what the peers' decoder does."""
 
+import re
+from base64 import b64decode, b64encode
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fred.decoding import DecodeError, decode_base64, decode_object, decode_uuid
 
@@ -92,6 +97,19 @@ def test_strict_takes_plain_objects_with_unknown_members():
 def test_base64_of_another_form_is_refused(text):
     with pytest.raises(DecodeError):
         decode_base64(text)
+
+
+BY_QUADS = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+
+
+@given(st.text("Aa0+/=\n\r-_ \xc4", max_size=13) | st.binary(max_size=50).map(lambda raw: b64encode(raw).decode()))
+def test_base64_is_quads_of_which_the_last_may_be_padded(text):
+    bare = text.replace("\n", "").replace("\r", "")
+    if BY_QUADS.fullmatch(bare):
+        assert decode_base64(text) == b64decode(bare)
+    else:
+        with pytest.raises(DecodeError):
+            decode_base64(text)
 
 
 @pytest.mark.parametrize(
