@@ -68,7 +68,8 @@ def _mac(secret: str | bytes, *, timestamp: int, method: str, target: str | byte
     body_hash = hashlib.sha256(body).hexdigest() if body else _EMPTY_BODY_HASH
     raw_target = target if isinstance(target, bytes) else target.encode()
     message = b"%d\n%b\n%b\n%b" % (timestamp, method.encode(), raw_target, body_hash.encode())
-    inner, outer = (half.copy() for half in _halves(_key(secret)))
+    inner, outer = _halves(_key(secret))
+    inner, outer = inner.copy(), outer.copy()
     inner.update(message)
     outer.update(inner.digest())
     return outer.digest()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from backends.contract import Instance, LeaseInfo, LeaseItem, Port, ProvisionInfo, ProvisionStatus
@@ -15,6 +16,7 @@ RESTORE_HINT: Final = (
 _MAX_PORT: Final = 65_535
 
 
+@lru_cache
 def state_name(state: int) -> str:
     """The chain's name of a lease state; a number that this build does not know as decimal text."""
     known = LeaseState.parse(state)
