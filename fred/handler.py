@@ -21,7 +21,6 @@ import structlog
 from django.core import signals
 from django.core.handlers.asgi import ASGIRequest
 from django.core.handlers.base import BaseHandler
-from django.core.handlers.exception import convert_exception_to_response
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import set_script_prefix
 
@@ -29,6 +28,8 @@ from fred import on_loop, request_ids
 from fred.budget import Budget, spending
 from fred.edge import ROUTE, Busy, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
+from fred.straight import Straight
+from fred.time_limits import TimeLimit
 
 _CONVERTER: Final = re.compile(r"<(?:[^:>]+:)?([^>]+)>")
 _READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -139,11 +140,9 @@ class ThreadedDjango(BaseHandler):
         }
         self._moments = ThreadPoolExecutor(MOMENT_THREADS, thread_name_prefix="moments")
         self.room = room or Room()
-        self._lean = not middleware
+        self._straight = None if middleware else Straight()
         if middleware:
             self.load_middleware(is_async=False)
-        else:
-            self._go_straight_to_the_view()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -200,19 +199,11 @@ class ThreadedDjango(BaseHandler):
         nothing_done = future.cancel() or budget.end()
         return too_late(scope, nothing_done=nothing_done, started=not future.cancelled())
 
-    def _go_straight_to_the_view(self) -> None:
-        """What `load_middleware` would do for an empty list; the setting itself serves the admin site's checks."""
-        self._view_middleware: list[Any] = []
-        self._template_response_middleware: list[Any] = []
-        self._exception_middleware: list[Any] = []
-        view = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
-        self._middleware_chain = view
-
     async def _read(self, receive: Receive) -> tuple[IO[bytes], bool]:
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._limits.reading_s):
+            with TimeLimit(self._limits.reading_s):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -231,12 +222,13 @@ class ThreadedDjango(BaseHandler):
         """Run the view, in a thread of the pool or where `on_loop.is_here`."""
         structlog.contextvars.clear_contextvars()
         request_ids.adopt(scope)
-        if not self._lean:
+        straight = self._straight
+        if straight is None:
             set_script_prefix("/")
             signals.request_started.send(sender=type(self), scope=scope)
         request = ASGIRequest(scope, asked.body)
         with spending(asked.budget):
-            response: Any = self.get_response(request)
+            response: Any = self.get_response(request) if straight is None else straight.response(request)
         try:
             status = response.status_code
             if request.resolver_match is not None and status != 405:
@@ -250,7 +242,7 @@ class ThreadedDjango(BaseHandler):
                 headers.append((b"content-length", str(len(content)).encode()))
             return Answer(status, headers, content)
         finally:
-            if not self._lean:
+            if straight is None:
                 response.close()
             elif not on_loop.is_here():
                 _release_connection()

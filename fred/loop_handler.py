@@ -6,13 +6,13 @@ for the interpreter.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 
 from fred import on_loop
 from fred.edge import Receive, Scope, Send
 from fred.handler import SENT, Answer, Asked, ThreadedDjango, call_all, too_late
+from fred.time_limits import TimeLimit
 
 
 class LoopDjango:
@@ -39,7 +39,7 @@ class LoopDjango:
         django = self._django
         view = partial(django.respond, scope, asked)
         try:
-            async with asyncio.timeout(max(0.0, asked.budget.until - time.monotonic())):
+            with TimeLimit(asked.budget.until - time.monotonic()):
                 return await on_loop.run(view, aside=django.aside, briefly=django.briefly)
         except TimeoutError:
             return too_late(scope, nothing_done=True, started=True)

@@ -1,0 +1,132 @@
+"""One timer for many limits on time, which end as those of asyncio do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import uvloop
+
+from fred import time_limits
+from fred.time_limits import TimeLimit
+
+pytestmark = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+async def forever():
+    await asyncio.Event().wait()
+
+
+def test_who_ends_in_time_is_left_alone(run):
+    async def main():
+        with TimeLimit(10):
+            await asyncio.sleep(0)
+        return "in time"
+
+    assert run(main()) == "in time"
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.02])
+def test_who_does_not_is_stopped_where_it_waits(seconds, run):
+    async def main():
+        said = []
+
+        async def limited():
+            with TimeLimit(seconds):
+                said.append("begun")
+                try:
+                    await forever()
+                except asyncio.CancelledError:
+                    said.append("stopped")
+                    raise
+
+        with pytest.raises(TimeoutError):
+            await limited()
+        await asyncio.sleep(0)
+        return said, asyncio.current_task().cancelling()
+
+    assert run(main()) == (["begun", "stopped"], 0)
+
+
+def test_what_is_raised_inside_passes(run):
+    async def main():
+        with TimeLimit(10):
+            raise LookupError("gone")
+
+    with pytest.raises(LookupError, match="gone"):
+        run(main())
+
+
+def test_each_has_its_own_limit_whatever_their_order(run):
+    ended = []
+
+    async def limited(seconds):
+        try:
+            with TimeLimit(seconds):
+                await forever()
+        except TimeoutError:
+            ended.append(seconds)
+
+    async def main():
+        with TimeLimit(10):
+            await asyncio.gather(limited(0.04), limited(0.01), limited(0.07))
+
+    run(main())
+    assert ended == [0.01, 0.04, 0.07]
+
+
+def test_one_timer_serves_those_that_follow_each_other(run):
+    async def main():
+        limits = time_limits._limits.here()
+        with TimeLimit(5):
+            first = limits._timer
+        for seconds in (6, 7):
+            with TimeLimit(seconds):
+                assert limits._timer is first
+        with TimeLimit(4):
+            assert limits._timer is not first
+            assert first.cancelled()
+        assert not limits._open
+
+    run(main())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10.0])
+def test_who_is_cancelled_by_others_as_well_is_told_of_that(seconds, run):
+    async def limited():
+        with TimeLimit(seconds):
+            await forever()
+
+    async def main():
+        task = asyncio.create_task(limited())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert run(main())
+
+
+def test_the_outer_of_two_stops_both(run):
+    async def limited():
+        with TimeLimit(0.01), TimeLimit(10):
+            await forever()
+
+    with pytest.raises(TimeoutError):
+        run(limited())
+
+
+def test_outside_of_a_task_there_is_none_to_stop(run):
+    async def main():
+        said = asyncio.get_running_loop().create_future()
+
+        def call():
+            try:
+                TimeLimit(1).__enter__()
+            except RuntimeError as error:
+                said.set_result(str(error))
+
+        asyncio.get_running_loop().call_soon(call)
+        return await said
+
+    assert run(main()) == "only a task can be stopped"
