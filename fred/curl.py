@@ -15,6 +15,8 @@ ERROR_BODY_BYTES: Final = 4 * KIBIBYTE + 1
 """How much of a non-2xx body is kept: one byte more than an error body may have, so that a longer one shows."""
 _DRAIN_BYTES = 64 * KIBIBYTE
 _IDLE_SECONDS = 90
+_STATUS_LINE = b"HTTP/"
+_NOTHING = memoryview(b"")
 
 
 class ErrorKind(StrEnum):
@@ -104,6 +106,7 @@ class Response:
     """What came back: a status with its body, or an error. `elapsed` is in seconds.
 
     `status` may be set beside an error (a body that broke off). A non-2xx body is cut after `ERROR_BODY_BYTES`.
+    `raw_headers` are the lines of the head as they came, with the status line and those of interim answers.
     """
 
     tag: object
@@ -116,8 +119,15 @@ class Response:
     def header(self, name: str) -> list[str]:
         """All values of this header field, in order; case of the name does not matter."""
         wanted = name.lower().encode()
-        pairs = (line.partition(b":") for line in self.raw_headers)
-        return [value.strip().decode("latin-1") for found, colon, value in pairs if colon and found.lower() == wanted]
+        values: list[str] = []
+        for line in self.raw_headers:
+            if line.startswith(_STATUS_LINE):
+                values.clear()  # what came before belongs to an interim answer such as 103
+                continue
+            found, colon, value = line.partition(b":")
+            if colon and found.lower() == wanted:
+                values.append(value.strip().decode("latin-1"))
+        return values
 
 
 _KINDS_BEFORE_SENDING: dict[int, ErrorKind] = {
@@ -141,8 +151,8 @@ class Transfer:
     def __init__(self) -> None:
         self.request: Request
         self._tls: Tls | None = None
-        self._pending = memoryview(b"")
-        self._lines: list[bytes] = []
+        self._pending = _NOTHING
+        self._lines: list[bytes] = []  # one object for good: libcurl appends to it without a call into Python code
         self._chunks: list[bytes] = []
         self._size = 0
         self._status = 0
@@ -178,20 +188,25 @@ class Transfer:
         self._pending = self._pending[size:]
         return bytes(chunk)
 
-    def _header(self, line: bytes) -> None:
-        if line.startswith(b"HTTP/"):  # also after an interim answer such as 103
-            self._lines.clear()
-            status = line.split(b" ", 2)[1].strip()
-            self._status = int(status) if status.isdigit() else 0
-        else:
-            self._lines.append(line)
+    def _heard_status(self) -> int:
+        # libcurl can't be asked for it inside a callback.
+        line = next((line for line in reversed(self._lines) if line.startswith(_STATUS_LINE)), b"")
+        status = line.partition(b" ")[2][:3]
+        return int(status) if status.isdigit() else 0
 
     def _write(self, chunk: bytes) -> int | None:
-        # Without headers the status is not known yet, and the smaller cap of an error body is applied at the end.
-        good = not self._hears_headers or 200 <= self._status < 300
-        cap = self.request.max_body if good else ERROR_BODY_BYTES
-        room = cap - self._size
+        cap = self.request.max_body
         self._size += len(chunk)
+        if self._size <= cap and self._size <= ERROR_BODY_BYTES:  # allowed whatever the status is
+            self._chunks.append(chunk)
+            return None
+        # Without headers the status is not known yet, and the smaller cap of an error body is applied at the end.
+        if self._hears_headers and not self._status:
+            self._status = self._heard_status()
+        good = not self._hears_headers or 200 <= self._status < 300
+        if not good:
+            cap = ERROR_BODY_BYTES
+        room = cap - (self._size - len(chunk))
         if len(chunk) <= room:
             self._chunks.append(chunk)
             return None
@@ -204,20 +219,20 @@ class Transfer:
 
     def prepare(self, request: Request) -> pycurl.Curl:
         """Load the handle with a request. Raises ValueError for one that can't be built."""
-        if any("\n" in text or "\r" in text for pair in request.headers for text in pair):
-            raise ValueError("a header holds a line break")
+        lines = _header_lines(request)
         easy = self.easy
-        if self._tls is not None and request.tls != self._tls:
+        has_other_tls = request.tls is not self._tls and request.tls != self._tls
+        if has_other_tls and self._tls is not None:
             # A client certificate can not be unset alone. Connections stay; one is used again only for equal TLS.
             easy.reset()
             self._set_defaults()
             self._tls, self._hears_headers, self._is_guarded = None, False, False
         self.request = request
-        self._lines, self._chunks, self._size, self._status, self._over = [], [], 0, 0, False
-        self._barred = ""
+        self._lines.clear()
+        self._chunks.clear()
+        self._size, self._status, self._over, self._barred = 0, 0, False, ""
         try:
             easy.setopt(pycurl.URL, request.url)
-            lines = [f"{name}: {value}" for name, value in request.headers]
             if request.body is None:
                 easy.setopt(pycurl.HTTPGET, 1)
                 easy.setopt(pycurl.FRESH_CONNECT, 0)
@@ -236,13 +251,13 @@ class Transfer:
             easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(request.connect_timeout, request.timeout) * 1000)))
             if request.want_headers != self._hears_headers:
                 if request.want_headers:
-                    easy.setopt(pycurl.HEADERFUNCTION, self._header)
+                    easy.setopt(pycurl.HEADERFUNCTION, self._lines.append)
                 else:
                     easy.unsetopt(pycurl.HEADERFUNCTION)
                 self._hears_headers = request.want_headers
             if request.guarded != self._is_guarded:
                 self._guard(on=request.guarded)
-            if request.tls != self._tls:
+            if has_other_tls:
                 self._secure(request.tls)
         except (pycurl.error, UnicodeEncodeError) as error:
             raise ValueError("the request could not be built") from error
@@ -300,7 +315,9 @@ class Transfer:
             elapsed=time.monotonic() - self._started,
             raw_headers=tuple(self._lines),
         )
-        self._pending, self._chunks, self._lines = memoryview(b""), [], []
+        self._pending = _NOTHING
+        self._chunks.clear()
+        self._lines.clear()
         while self._handed:
             self._handed.pop().close()
         return response
@@ -320,6 +337,15 @@ class Transfer:
             return HttpError(_KINDS_BEFORE_SENDING[code], text)
         kind = ErrorKind.TIMEOUT if code == pycurl.E_OPERATION_TIMEDOUT else ErrorKind.AMBIGUOUS
         return HttpError(kind, text)
+
+
+def _header_lines(request: Request) -> list[str]:
+    """The header fields as libcurl wants them. Raises ValueError for one that would be more than one line."""
+    lines = [f"{name}: {value}" for name, value in request.headers]
+    for line in lines:
+        if "\n" in line or "\r" in line:
+            raise ValueError("a header holds a line break")
+    return lines
 
 
 def _code_text(code: int) -> str:

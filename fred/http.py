@@ -10,7 +10,7 @@ What the callers rely on:
 """
 
 import os
-import selectors
+import select
 import socket
 import threading
 import time
@@ -25,6 +25,7 @@ __all__ = [
     "ERROR_BODY_BYTES",
     "MEBIBYTE",
     "ErrorKind",
+    "Hears",
     "HttpError",
     "Multi",
     "Request",
@@ -33,6 +34,9 @@ __all__ = [
     "fetch",
     "fetch_each",
 ]
+
+Hears = Callable[[Response], object]
+"""Gets a response when it is there; must not raise."""
 
 
 def _invalid(request: Request, error: ValueError) -> Response:
@@ -48,17 +52,18 @@ class Multi:
 
     def __init__(self, *, max_host_connections: int = 0, kept_connections: int = 256) -> None:
         """`max_host_connections`: further requests to one host wait, inside their time limit; 0 means no bound."""
-        self._queue: deque[Request] = deque()
+        self._queue: deque[tuple[Request, Hears | None]] = deque()
         self._idle: list[Transfer] = []
         self._done: list[Response] = []
-        self._running: dict[pycurl.Curl, Transfer] = {}
+        self._running: dict[pycurl.Curl, tuple[Transfer, Hears | None]] = {}
         self._timer_at: float | None = None
         self._awake = False
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._watched: dict[int, int] = {}
         self._waker, self._wake_end = socket.socketpair()
         self._waker.setblocking(False)
         self._wake_end.setblocking(False)
-        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._epoll.register(self._waker, select.EPOLLIN)
         self._multi = multi = pycurl.CurlMulti()
         multi.setopt(pycurl.M_MAXCONNECTS, kept_connections)
         if max_host_connections:
@@ -68,23 +73,30 @@ class Multi:
 
     def fileno(self) -> int:
         """A descriptor that is readable while `poll(0)` has something to do, for callers with a loop of their own."""
-        return self._selector.fileno()
+        return self._epoll.fileno()
+
+    @property
+    def due_at(self) -> float | None:
+        """At which `monotonic` time `poll` must be called even if the descriptor stays silent; None: not at all."""
+        return time.monotonic() if self._queue or self._done else self._timer_at
 
     @property
     def timer(self) -> float | None:
-        """In how many seconds `poll` must be called even if the descriptor stays silent; None: not at all."""
-        if self._queue or self._done:
-            return 0.0
-        return None if self._timer_at is None else max(0.0, self._timer_at - time.monotonic())
+        """The same as seconds from now."""
+        due_at = self.due_at
+        return None if due_at is None else max(0.0, due_at - time.monotonic())
 
     @property
     def pending(self) -> int:
         """Requests submitted whose response `poll` has not returned yet."""
         return len(self._queue) + len(self._running) + len(self._done)
 
-    def submit(self, request: Request, *, wake: bool = True) -> None:
-        """Queue a request; it starts in the next `poll`, which is interrupted if it waits, unless not to `wake`."""
-        self._queue.append(request)
+    def submit(self, request: Request, *, wake: bool = True, hears: Hears | None = None) -> None:
+        """Queue a request; it starts in the next `poll`, which is interrupted if it waits, unless not to `wake`.
+
+        Its response is handed to whoever `hears` it, inside a `poll`; without anybody it is returned by one.
+        """
+        self._queue.append((request, hears))
         if wake:
             self.wakeup()
 
@@ -99,19 +111,22 @@ class Multi:
             return  # full: it will wake up anyway
 
     def poll(self, timeout: float) -> list[Response]:
-        """Drive all transfers; return those that ended, at the latest after `timeout` seconds, perhaps none."""
+        """Drive all transfers; return those that ended, at the latest after `timeout` seconds, perhaps none.
+
+        Those that somebody `hears` are not among them.
+        """
         self._start_queued()
         wait = 0.0 if self._done else max(0.0, timeout)
         if self._timer_at is not None:
             wait = min(wait, max(0.0, self._timer_at - time.monotonic()))
-        for key, events in self._selector.select(wait):
-            if key.fileobj is self._waker:
+        for fd, events in self._epoll.poll(wait, len(self._watched) + 1):
+            if fd == self._waker.fileno():
                 self._clear_waker()
                 continue
-            flags = (pycurl.CSELECT_IN if events & selectors.EVENT_READ else 0) | (
-                pycurl.CSELECT_OUT if events & selectors.EVENT_WRITE else 0
+            flags = (pycurl.CSELECT_IN if events & ~select.EPOLLOUT else 0) | (
+                pycurl.CSELECT_OUT if events & ~select.EPOLLIN else 0
             )
-            self._multi.socket_action(key.fd, flags)
+            self._multi.socket_action(fd, flags & self._watched.get(fd, 0))  # wishes and events have the same numbers
         if self._timer_at is not None and self._timer_at <= time.monotonic():
             self._timer_at = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
@@ -124,30 +139,30 @@ class Multi:
 
         Their responses, ambiguous with this reason, come out of the next `poll`.
         """
-        for easy, transfer in list(self._running.items()):
+        for easy, (transfer, _) in list(self._running.items()):
             if chosen(transfer.request.tag):
                 self._release(easy, code=pycurl.E_ABORTED_BY_CALLBACK, message=reason)
 
     def close(self) -> None:
         """Drop everything, running transfers included; their responses never come."""
         self._multi.close()
-        self._selector.close()
+        self._epoll.close()
         self._waker.close()
         self._wake_end.close()
         self._queue.clear()
 
     def _start_queued(self) -> None:
         while self._queue:
-            request = self._queue.popleft()
+            request, hears = self._queue.popleft()
             transfer = self._idle.pop() if self._idle else Transfer()
             try:
                 easy = transfer.prepare(request)
             except ValueError as error:
                 self._idle.append(transfer)
-                self._done.append(_invalid(request, error))
+                self._answer(_invalid(request, error), hears)
                 continue
             self._multi.add_handle(easy)
-            self._running[easy] = transfer
+            self._running[easy] = transfer, hears
 
     def _collect(self) -> None:
         more: int | bool = bool(self._running)
@@ -159,10 +174,17 @@ class Multi:
                 self._release(easy, code=code, message=message)
 
     def _release(self, easy: pycurl.Curl, *, code: int = 0, message: str = "") -> None:
-        transfer = self._running.pop(easy)
-        self._done.append(transfer.finish(code=code, message=message))
+        transfer, hears = self._running.pop(easy)
+        response = transfer.finish(code=code, message=message)
         self._multi.remove_handle(easy)
         self._idle.append(transfer)
+        self._answer(response, hears)
+
+    def _answer(self, response: Response, hears: Hears | None) -> None:
+        if hears is None:
+            self._done.append(response)
+        else:
+            hears(response)
 
     def _clear_waker(self) -> None:
         try:
@@ -172,20 +194,22 @@ class Multi:
             pass
         self._awake = False  # what was queued before this is started by the next poll, before it waits
 
-    def _watch(self, event: int, fd: int, _multi: object, _data: object) -> None:
-        if event == pycurl.POLL_REMOVE:
+    def _watch(self, wanted: int, fd: int, _multi: object, _data: object) -> None:
+        if wanted == pycurl.POLL_REMOVE:
+            self._watched.pop(fd, None)
             try:
-                self._selector.unregister(fd)
-            except (KeyError, ValueError):
-                return  # libcurl forgets sockets that it never asked to watch
+                self._epoll.unregister(fd)
+            except OSError:
+                return  # it is closed, or libcurl never asked to watch it
             return
-        events = (selectors.EVENT_READ if event & pycurl.POLL_IN else 0) | (
-            selectors.EVENT_WRITE if event & pycurl.POLL_OUT else 0
+        events = (select.EPOLLIN if wanted & pycurl.POLL_IN else 0) | (
+            select.EPOLLOUT if wanted & pycurl.POLL_OUT else 0
         )
-        if fd in self._selector.get_map():
-            self._selector.modify(fd, events)
+        if fd in self._watched:
+            self._epoll.modify(fd, events)
         else:
-            self._selector.register(fd, events)
+            self._epoll.register(fd, events)
+        self._watched[fd] = wanted
 
     def _set_timer(self, milliseconds: int) -> None:
         self._timer_at = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000

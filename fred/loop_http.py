@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import math
+import time
+from functools import partial
 from typing import Final
 
 from fred import on_loop
@@ -37,6 +39,7 @@ class _Driver:
     def __init__(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = math.inf
         self._is_due = self._is_closed = False
         self._multi = Multi(max_host_connections=CONNECTIONS, kept_connections=CONNECTIONS)
         loop.add_reader(self._multi.fileno(), self._drive)
@@ -44,7 +47,7 @@ class _Driver:
     def begin(self, request: Request) -> asyncio.Future[Response]:
         """Send a request with the others of this turn of the loop."""
         answer: asyncio.Future[Response] = self._loop.create_future()
-        self._multi.submit(replace(request, tag=answer), wake=False)
+        self._multi.submit(request, wake=False, hears=partial(_answer, answer))
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._drive)
@@ -63,14 +66,22 @@ class _Driver:
         if self._is_closed:
             return
         self._is_due = False
-        for response in self._multi.poll(0.0):
-            answer = response.tag
-            if isinstance(answer, asyncio.Future) and not answer.done():
-                answer.set_result(response)
-        if self._timer is not None:
-            self._timer.cancel()
-        seconds = self._multi.timer
-        self._timer = None if seconds is None else self._loop.call_later(seconds, self._drive)
+        self._multi.poll(0.0)
+        due_at = self._multi.due_at
+        if due_at is not None and due_at < self._rings_at:  # a timer that rings too early does no harm
+            if self._timer is not None:
+                self._timer.cancel()
+            self._rings_at = due_at
+            self._timer = self._loop.call_later(max(0.0, due_at - time.monotonic()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._rings_at = None, math.inf
+        self._drive()
+
+
+def _answer(answer: asyncio.Future[Response], response: Response) -> None:
+    if not answer.done():  # else nobody waits any more
+        answer.set_result(response)
 
 
 requests: Final = LoopHttp()

@@ -261,6 +261,28 @@ def test_interim_answers_do_not_count(send):
     assert (response.status, response.header("link")) == (202, [])
 
 
+@pytest.mark.parametrize(("status", "kept"), [(200, 20_000), (500, ERROR_BODY_BYTES)])
+def test_the_cap_of_a_body_is_that_of_the_last_status(send, status, kept):
+    early = b"HTTP/1.1 103 Early Hints\r\nX-Early: 1\r\n\r\n"
+    with peer(lambda _got: early + answer(status, b"b" * 20_000, headers="X-Late: 2\r\n")) as server:
+        response = send(Request(server.url))
+    assert (response.status, response.error, len(response.body)) == (status, None, kept)
+    assert (response.header("x-early"), response.header("x-late")) == ([], ["2"])
+
+
+def test_an_error_body_may_be_longer_than_the_cap_of_a_good_one(send):
+    with peer(lambda got: answer(int(got.target[1:]), b"b" * 1000)) as server:
+        error, good = (send(Request(f"{server.url}/{status}", max_body=10)) for status in (500, 200))
+    assert (error.error, len(error.body)) == (None, 1000)
+    assert good.error.kind is ErrorKind.TOO_LARGE
+
+
+def test_a_response_keeps_its_headers_when_its_handle_is_used_again(send):
+    with peer(lambda got: answer(200, headers=f"X-Target: {got.target}\r\n")) as server:
+        found = [send(Request(f"{server.url}/{number}")) for number in range(3)]
+    assert [one.header("x-target") for one in found] == [["/0"], ["/1"], ["/2"]]
+
+
 def test_peer_class_is_what_the_other_tests_think_it_is():
     running = Peer()
     running.close()
@@ -286,6 +308,27 @@ def test_a_loop_of_its_owners_can_drive_it(multi):
             found += multi.poll(0.0)
         held.set()
     assert [(one.tag, one.error and one.error.kind) for one in found] == [("fast", None), ("slow", ErrorKind.TIMEOUT)]
+
+
+def test_a_response_that_somebody_hears_is_not_returned(multi):
+    heard = []
+    with peer() as server:
+        multi.submit(Request(server.url, tag="heard"), hears=heard.append)
+        multi.submit(Request("http://[x/", tag="senseless"), hears=heard.append)
+        assert [one.tag for one in run(multi, Request(server.url, tag="returned"))] == ["returned"]
+        wait_until(lambda: multi.poll(0.05) or len(heard) == 2)
+    assert {one.tag: one.status for one in heard} == {"senseless": None, "heard": 200}
+    assert multi.pending == 0
+
+
+def test_a_descriptor_is_watched_only_while_something_runs(multi):
+    """A kept connection that its peer closes must not keep its owner's loop awake."""
+    with peer() as server:
+        assert run(multi, Request(server.url))[0].status == 200
+        multi.poll(0.0)
+    with selectors.DefaultSelector() as own:
+        own.register(multi.fileno(), selectors.EVENT_READ)
+        assert (own.select(0.05), multi.timer) == ([], None)
 
 
 def test_no_more_connections_to_a_host_than_allowed():

@@ -48,6 +48,15 @@ def test_an_answer_is_that_of_its_request(on_a_loop):
         assert on_a_loop(work) == [b"/%d%b" % (number, b"b" if number % 2 else b"") for number in range(9)]
 
 
+def test_a_tag_comes_back_untouched(on_a_loop):
+    with peer() as server:
+
+        async def work(http):
+            return [(await http.fetch(Request(url, tag="t"))).tag for url in (server.url, "http://[x/")]
+
+        assert on_a_loop(work) == ["t", "t"]
+
+
 def test_many_at_once_share_few_connections(on_a_loop, monkeypatch):
     monkeypatch.setattr(loop_http, "CONNECTIONS", 4)
     crowd = threading.Barrier(4, timeout=10)  # each answers only beside three others
@@ -97,6 +106,24 @@ def test_silence_ends_at_the_time_limit_and_others_are_answered_meanwhile(on_a_l
         held.set()
     assert [one.status for one in fast] == [200] * 3
     assert slow.error.kind is ErrorKind.TIMEOUT
+
+
+def test_an_early_time_limit_holds_beside_one_that_came_and_one_that_is_far(on_a_loop):
+    held = threading.Event()
+    with peer(lambda got: (got.target == "/fast" or held.wait(10)) and answer(200)) as server:
+
+        async def work(http):
+            await http.fetch(Request(f"{server.url}/fast", timeout=0.1))
+            far, early = (
+                asyncio.ensure_future(http.fetch(Request(f"{server.url}/slow", timeout=one))) for one in (8.0, 0.2)
+            )
+            ended = await early
+            assert not far.done()
+            held.set()
+            return ended, await far
+
+        early, far = on_a_loop(work)
+    assert (early.error.kind, early.elapsed < 4, far.status) == (ErrorKind.TIMEOUT, True, 200)
 
 
 def test_who_waits_for_a_connection_waits_inside_its_time_limit(on_a_loop, monkeypatch):
