@@ -1,6 +1,6 @@
 """Asking backends on behalf of a tenant: whom to ask, and what their answers come to."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -93,9 +93,10 @@ def provision_of(facts: LeaseFacts) -> ProvisionInfo | Absent | Unknown:
     """
     began = monotonic()
     until = began + DEADLINE_S
-    placed = targets.target(facts.backend) if facts.backend else None
+    everybody = targets.configured()
+    placed = everybody.get(facts.backend)
     fenced = placed is not None and placed.fenced
-    others = {name: one for name, one in _candidates(facts).items() if placed is None or name != placed.name}
+    others = {name: one for name, one in _candidates(facts, everybody).items() if placed is None or name != placed.name}
     doubt: Unknown | None = None
     if placed is not None and not fenced:
         found = _ask(placed, facts.uuid, HEAD_START_S if others else DEADLINE_S)
@@ -177,9 +178,8 @@ def _told(target: BackendTarget, lease_uuid: UUID, found: _T) -> _T:
     return found
 
 
-def _candidates(facts: LeaseFacts) -> dict[str, BackendTarget]:
+def _candidates(facts: LeaseFacts, everybody: Mapping[str, BackendTarget]) -> dict[str, BackendTarget]:
     """Who may hold the lease: who is named for it, then all that serve its SKU, or everybody if none does."""
-    everybody = targets.configured()
     names = (facts.attempted, *facts.conflicting, *(targets.serving(facts.sku) or everybody))
     return {name: everybody[name] for name in names if name in everybody}
 
