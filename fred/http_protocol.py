@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fred.server import ServerConfig
 
 _AUTHORIZATION = b"authorization"
+_EXPECT = b"expect"
 _BLANKS = b" \t"
 _NEVER = float("inf")
 
@@ -39,15 +40,18 @@ class HttpProtocol(HttpToolsProtocol):
         _loop: AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.access_log = False  # the application has its own
         self._times = config.times
         self._head_until = _NEVER
         self._head_bytes = 0
+        self._fields_bytes = 0
         self._body_until = _NEVER
         self._drained = 0
         self._write_until = _NEVER
         self._stalled_at = _NEVER
         self._gone_until = _NEVER
         self._linger_until = _NEVER
+        self._idle_until = _NEVER
         self._fault = 400
         self._opens_socket = False
         self._gentle: _Gentle | None = None
@@ -73,7 +77,9 @@ class HttpProtocol(HttpToolsProtocol):
             self._gone_until = min(self._gone_until, now + self._times.stall_s)
             if now > self._gone_until:
                 self.transport.abort()
-        elif now > min(self._head_until, self._linger_until) or (now > self._body_until and not self.is_answering):
+        elif now > min(self._head_until, self._idle_until, self._linger_until) or (
+            now > self._body_until and not self.is_answering
+        ):
             self.transport.close()
         elif now > self._write_until or (self.is_stream and now - self._stalled_at > self._times.stall_s):
             self.transport.abort()
@@ -88,13 +94,14 @@ class HttpProtocol(HttpToolsProtocol):
         if self._linger_until != _NEVER:
             return
         in_head = self._head_until != _NEVER
+        self._idle_until = _NEVER
         super().data_received(data)
         if self.transport.is_closing() or self.parser is None:
             return
         if self._is_handed_over:
             return
         if self._head_until == _NEVER:
-            if not self.is_answering and not self.is_stream and self.timeout_keep_alive_task is None:
+            if not self.is_answering and not self.is_stream:
                 self._wait_for_the_next()
             return
         self._head_bytes = self._head_bytes + len(data) if in_head else len(data)
@@ -110,21 +117,25 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._drained = 0
+        self._drained = self._fields_bytes = 0
         if self._head_until == _NEVER:
             self._head_until = self.loop.time() + self._times.head_s
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Blanks around a value are no part of it; of several Authorization headers the first counts."""
-        is_token = len(name) == len(_AUTHORIZATION) and name.lower() == _AUTHORIZATION
-        if not (is_token and any(known == _AUTHORIZATION for known, _ in self.headers)):
-            super().on_header(name, value.strip(_BLANKS))
+        name, value = name.lower(), value.strip(_BLANKS)
+        if name == _AUTHORIZATION and any(known == _AUTHORIZATION for known, _ in self.headers):
+            return
+        if name == _EXPECT and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self._fields_bytes += len(name) + len(value) + 4
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Start the application, with the target as it came."""
         self._head_until, self._head_bytes = _NEVER, 0
         self._body_until = self.loop.time() + self._times.read_s
-        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > limits.MAX_HEAD_BYTES:
+        if len(self.url) + self._fields_bytes > limits.MAX_HEAD_BYTES:
             self._fault = 431
             raise ValueError("request line and headers are too long")
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
@@ -159,8 +170,16 @@ class HttpProtocol(HttpToolsProtocol):
         if self.expect_100_continue and self.cycle.more_body:
             # Nobody asked for the body. Whether it comes all the same cannot be told from the next request.
             self.end()
-        if self._linger_until == _NEVER:
-            super().on_response_complete()
+        if self._linger_until != _NEVER:
+            return
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._wait_for_the_next()
 
     def pause_writing(self) -> None:
         """The client does not take what is written."""
@@ -209,7 +228,7 @@ class HttpProtocol(HttpToolsProtocol):
 
         To close at once would answer what still comes with a reset, which takes an unread answer away.
         """
-        self._head_until = self._body_until = self._write_until = _NEVER
+        self._head_until = self._body_until = self._write_until = self._idle_until = _NEVER
         self._linger_until = self.loop.time() + limits.LINGER_S
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -239,7 +258,7 @@ class HttpProtocol(HttpToolsProtocol):
         return is_get and self.config.opens_socket(_target(self.url)) and upgrade_fault(self.headers) is None
 
     def _wait_for_the_next(self) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(self._times.idle_s, self.timeout_keep_alive_handler)
+        self._idle_until = self.loop.time() + self._times.idle_s
 
 
 class _Gentle:
