@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from fred.per_loop import PerLoop
+from fred.per_loop import PerLoop, running_loop
 
 MOST: Final = 200
 """Questions in one batch."""
@@ -37,6 +37,7 @@ class Answerer(Protocol[_K_contra, _V_co]):
 class _Queue(Generic[_K, _V]):
     """The questions of one loop, and the task that puts them."""
 
+    loop: asyncio.AbstractEventLoop
     waiting: list[tuple[_K, asyncio.Future[_V]]]
     wake: asyncio.Event
     task: asyncio.Task[None]
@@ -61,7 +62,7 @@ class Together(Generic[_K, _V]):
         if queue.task.done():
             self._queues.taken()
             queue = self._queues.here()
-        future: asyncio.Future[_V] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[_V] = queue.loop.create_future()
         queue.waiting.append((question, future))
         queue.wake.set()
         return future
@@ -78,7 +79,8 @@ class Together(Generic[_K, _V]):
         wake = asyncio.Event()
         # In a context of its own: what it logs belongs to no request, not even to the first.
         work = self._work(self._make(), waiting, wake)
-        return _Queue(waiting, wake, asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
+        loop = running_loop()
+        return _Queue(loop, waiting, wake, loop.create_task(work, context=contextvars.Context()))
 
     async def _work(
         self, answerer: Answerer[_K, _V], waiting: list[tuple[_K, asyncio.Future[_V]]], wake: asyncio.Event

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
-from fred.per_loop import PerLoop
+from fred.per_loop import PerLoop, running_loop
 
 
 @pytest.fixture
@@ -25,6 +26,41 @@ async def here(own):
 
 async def taken(own):
     return own.taken()
+
+
+async def loops():
+    return running_loop(), asyncio.get_running_loop()
+
+
+def test_the_running_loop_is_that_of_this_thread_and_moment():
+    with asyncio.Runner() as one, asyncio.Runner() as other:
+        for runner in (one, other, one):
+            assert {*runner.run(loops())} == {runner.get_loop()}
+            with pytest.raises(RuntimeError):
+                running_loop()
+
+    async def beside():
+        elsewhere = await asyncio.to_thread(lambda: asyncio.run(loops()))
+        return {*elsewhere}, {*await loops()}
+
+    there, here = asyncio.run(beside())
+    assert len(there) == len(here) == 1
+    assert there != here
+
+
+def test_a_child_has_no_running_loop():
+    async def forked():
+        running_loop()
+        child = os.fork()
+        if child == 0:
+            try:
+                running_loop()
+            except RuntimeError:
+                os._exit(7)
+            os._exit(0)
+        return child
+
+    assert os.waitstatus_to_exitcode(os.waitpid(asyncio.run(forked()), 0)[1]) == 7
 
 
 def test_every_loop_has_its_own_and_keeps_it(own, dropped):
