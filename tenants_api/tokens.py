@@ -160,10 +160,7 @@ def _hash_bytes(meta_hash: str) -> bytes:
 
 
 def _verify(fields: Mapping[str, Any], message: bytes, *, prefix: str, now: float) -> str:
-    """Check times, key, signature and address; return the replay key: base64 of the signature in its low-S form.
-
-    It is made anew from the decoded bytes, because several texts decode to the same signature.
-    """
+    """Check times, key, signature and address; return the replay key."""
     tenant, timestamp = fields["tenant"], fields["timestamp"]
     if not tenant:
         raise InvalidToken("validate", "tenant is empty")
@@ -175,6 +172,16 @@ def _verify(fields: Mapping[str, Any], message: bytes, *, prefix: str, now: floa
         key_bytes, signature = decode_base64(fields["pub_key"]), decode_base64(fields["signature"])
     except DecodeError:
         raise InvalidToken("validate", "pub_key or signature is not base64") from None
+    return _proof(hashlib.sha256(sign_document(message, tenant)).digest(), key_bytes, signature, tenant, prefix)
+
+
+@lru_cache(maxsize=10_000)
+def _proof(digest: bytes, key_bytes: bytes, signature: bytes, tenant: str, prefix: str) -> str:
+    """Check that this tenant signed this digest; return base64 of the signature in its low-S form.
+
+    That is made anew from the decoded bytes, because several texts decode to the same signature. Who asks again within
+    a token's time has it proved already; what was not proved is not remembered. Each argument is short once it passed.
+    """
     if len(signature) != 2 * _SCALAR_BYTES:
         raise InvalidToken("validate", "signature is not 64 bytes")
     r, s = int.from_bytes(signature[:_SCALAR_BYTES]), int.from_bytes(signature[_SCALAR_BYTES:])
@@ -182,7 +189,7 @@ def _verify(fields: Mapping[str, Any], message: bytes, *, prefix: str, now: floa
         raise InvalidToken("validate", "signature out of range")
     s = min(s, _ORDER - s)
     key, owner = _key_and_address(key_bytes, prefix)
-    if not key.verify(_der(r, s), sign_document(message, tenant)):
+    if not key.verify(_der(r, s), digest, hasher=None):
         raise InvalidToken("validate", "signature does not match")
     if owner != tenant:
         raise InvalidToken("validate", "key belongs to another address")

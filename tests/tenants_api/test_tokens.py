@@ -1,8 +1,10 @@
 """Tenant tokens against the vectors, and what the vectors leave open."""
 
 import base64
+import gc
 import hashlib
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from leases.chain.keys import SigningKey
 from tenants_api import tokens
-from tests.tenants_api.vectors import ALICE, KEYS, LEASE, VECTORS, vector
+from tests.tenants_api.vectors import ALICE, BOB, KEYS, LEASE, VECTORS, vector
 
 ALICE_KEY = SigningKey.from_hex(KEYS["alice"]["private_key_hex"])
 VERIFY = {"access": tokens.access_token, "payload": tokens.payload_token}
@@ -74,6 +76,53 @@ def test_minted_tokens_are_those_of_the_vectors(entry):
         meta_hash=fields.get("meta_hash"),
     )
     assert json.loads(base64.b64decode(text)) == fields
+
+
+def test_a_token_that_was_good_is_looked_at_again():
+    entry = vector("acc-01")
+    for _ in range(2):
+        assert outcome(entry) == entry["expect"]["replay_key"]
+    for now in (1790000031, 1789999989):
+        with pytest.raises(tokens.InvalidToken, match=r"expired|ahead"):
+            tokens.access_token(entry["token"], prefix="manifest", now=now)
+    with pytest.raises(tokens.InvalidToken, match="another address"):
+        tokens.access_token(entry["token"], prefix="other", now=entry["now"])
+
+
+def test_nothing_long_is_remembered_of_a_good_token():
+    text = tokens.mint(ALICE_KEY, tenant=ALICE, lease_uuid="x" * 10_000, timestamp=1790000000)
+    fields = json.loads(base64.b64decode(text))
+    fields |= {name: "\n" * 10_000 + fields[name] for name in ("pub_key", "signature")}
+    text = base64.b64encode(json.dumps(fields).encode()).decode()
+    tokens._proof.cache_clear()
+    tokens._key_and_address.cache_clear()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            tokens.access_token(text, prefix="manifest", now=1790000005)
+        assert tokens._proof.cache_info().hits == 1
+        assert tracemalloc.get_traced_memory()[0] < 5_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tenant", BOB),
+        ("lease_uuid", "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c"),
+        ("timestamp", 1790000001),
+        ("pub_key", KEYS["bob"]["public_key_base64"]),
+    ],
+)
+def test_a_signature_that_was_good_proves_nothing_else(field, value):
+    assert outcome(vector("acc-01"))
+    fields = json.loads(vector("acc-01")["token_json"]) | {field: value}
+    text = base64.b64encode(json.dumps(fields).encode()).decode()
+    for _ in range(2):
+        with pytest.raises(tokens.InvalidToken, match="does not match"):
+            tokens.access_token(text, prefix="manifest", now=1790000005)
 
 
 def test_a_spent_token_is_remembered_until_no_host_of_ours_takes_it():
