@@ -9,7 +9,7 @@ import asyncio
 from types import TracebackType
 from typing import Final
 
-from fred.per_loop import PerLoop
+from fred.per_loop import PerLoop, running_loop
 
 _NEVER: Final = float("inf")
 
@@ -25,7 +25,7 @@ class TimeLimit:
         self._is_over = False
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        task = asyncio.current_task(running_loop())
         if task is None:
             raise RuntimeError("only a task can be stopped")
         self._task = task

@@ -88,7 +88,10 @@ class Together(Generic[_K, _V]):
         try:
             while True:
                 await wake.wait()
-                await asyncio.sleep(0)  # a turn of the loop, in which those come whose answers are here by now
+                many = 0
+                while many < len(waiting) < self._most:  # those come whose answers are here by now, one after the other
+                    many = len(waiting)
+                    await asyncio.sleep(0)
                 wake.clear()
                 while waiting:
                     # Who gave up meanwhile is not asked for.
