@@ -22,6 +22,7 @@ from django.core import signals
 from django.core.handlers.asgi import ASGIRequest
 from django.core.handlers.base import BaseHandler
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.http import HttpRequest
 from django.urls import set_script_prefix
 
 from fred import on_loop, request_ids
@@ -218,17 +219,20 @@ class ThreadedDjango(BaseHandler):
         except TimeoutError:
             return UnreadableBody(), False
 
+    def get_response(self, request: HttpRequest) -> Any:
+        """The answer of the view, with what middleware there is around it."""
+        return super().get_response(request) if self._straight is None else self._straight.response(request)
+
     def respond(self, scope: Scope, asked: Asked) -> Answer:
         """Run the view, in a thread of the pool or where `on_loop.is_here`."""
         structlog.contextvars.clear_contextvars()
         request_ids.adopt(scope)
-        straight = self._straight
-        if straight is None:
+        if self._straight is None:
             set_script_prefix("/")
             signals.request_started.send(sender=type(self), scope=scope)
         request = ASGIRequest(scope, asked.body)
         with spending(asked.budget):
-            response: Any = self.get_response(request) if straight is None else straight.response(request)
+            response: Any = self.get_response(request)
         try:
             status = response.status_code
             if request.resolver_match is not None and status != 405:
@@ -242,7 +246,7 @@ class ThreadedDjango(BaseHandler):
                 headers.append((b"content-length", str(len(content)).encode()))
             return Answer(status, headers, content)
         finally:
-            if straight is None:
+            if self._straight is None:
                 response.close()
             elif not on_loop.is_here():
                 _release_connection()

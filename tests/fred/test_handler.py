@@ -11,6 +11,7 @@ import pytest
 import structlog
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.test import RequestFactory
 from django.urls import path
 
 from fred import budget, request_ids
@@ -239,6 +240,10 @@ def test_what_a_late_view_holds_is_let_go_when_it_ends(django_app):
     assert sent == []
     release.set()
     wait_until(lambda: sent == ["later"])
+
+
+def test_who_has_a_request_of_djangos_gets_the_views_answer_alone(django_app):
+    assert django_app.get_response(RequestFactory().post("/echo", b"12345", "text/plain")).content == b"12345"
 
 
 def test_an_exception_stays_inside(django_app):
