@@ -26,32 +26,41 @@ IDLE_S: Final = 180.0
 QUIET_S: Final = 1.0
 """How long nobody asks a Valkey that did not answer."""
 
-# KEYS: the sorted set, then one bucket for each token that is asked for. ARGV: tokens per second, size of a bucket,
-# most buckets, seconds after which an unused bucket is forgotten. Returns for each bucket the seconds until there is a
-# token (0: one was taken) and the tokens left.
+# KEYS: the sorted set of each kind, then one bucket for each token that is asked for. ARGV: the number of kinds; tokens
+# per second, size of a bucket, most buckets and seconds after which an unused bucket is forgotten of each kind; which
+# kind each bucket is. Returns the seconds until there is a token (0: one was taken) and the tokens left of each bucket.
 TAKE: Final = """
-local rate, burst, most, idle = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local kinds = {}
+for i = 1, tonumber(ARGV[1]) do
+  local at = 4 * i - 2
+  kinds[i] = {rate = tonumber(ARGV[at]), burst = tonumber(ARGV[at + 1]), most = tonumber(ARGV[at + 2]),
+    idle = tonumber(ARGV[at + 3]), set = KEYS[i]}
+end
 local t = redis.call('TIME')
 local now = t[1] + t[2] / 1000000
 local stamp = string.format('%.6f', now)
 local answers = {}
-for i = 2, #KEYS do
+for i = #kinds + 1, #KEYS do
+  local kind = kinds[tonumber(ARGV[3 * #kinds + 1 + i])]
   local h = redis.call('HMGET', KEYS[i], 'tokens', 'at')
-  local tokens = math.min(burst, (tonumber(h[1]) or burst) + math.max(0, now - (tonumber(h[2]) or now)) * rate)
+  local gained = math.max(0, now - (tonumber(h[2]) or now)) * kind.rate
+  local tokens = math.min(kind.burst, (tonumber(h[1]) or kind.burst) + gained)
   local wait = 0
-  if tokens >= 1 then tokens = tokens - 1 else wait = (1 - tokens) / rate end
+  if tokens >= 1 then tokens = tokens - 1 else wait = (1 - tokens) / kind.rate end
   redis.call('HSET', KEYS[i], 'tokens', tokens, 'at', stamp)
-  redis.call('PEXPIRE', KEYS[i], math.ceil(idle * 1000))
-  redis.call('ZADD', KEYS[1], stamp, KEYS[i])
+  redis.call('PEXPIRE', KEYS[i], math.ceil(kind.idle * 1000))
+  redis.call('ZADD', kind.set, stamp, KEYS[i])
   answers[#answers + 1] = tostring(wait)
   answers[#answers + 1] = tostring(tokens)
 end
-redis.call('PEXPIRE', KEYS[1], math.ceil(idle * 1000))
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.6f', now - idle))
-local over = redis.call('ZCARD', KEYS[1]) - most
-if over > 0 then
-  local oldest = redis.call('ZPOPMIN', KEYS[1], over)
-  for i = 1, #oldest, 2 do redis.call('DEL', oldest[i]) end
+for _, kind in ipairs(kinds) do
+  redis.call('PEXPIRE', kind.set, math.ceil(kind.idle * 1000))
+  redis.call('ZREMRANGEBYSCORE', kind.set, '-inf', string.format('(%.6f', now - kind.idle))
+  local over = redis.call('ZCARD', kind.set) - kind.most
+  if over > 0 then
+    local oldest = redis.call('ZPOPMIN', kind.set, over)
+    for i = 1, #oldest, 2 do redis.call('DEL', oldest[i]) end
+  end
 end
 return answers
 """
@@ -95,9 +104,10 @@ class Buckets:
 
         A bucket unused for `idle_s` seconds, or for as long as it takes to fill, is forgotten: it is full again.
         """
-        self._set = f"fred:rl:{kind}"
+        idle_s = min(idle_s, burst / rate + 1)
+        self.set_name = f"fred:rl:{kind}"
+        self.limits = [str(one) for one in (rate, burst, MOST_KEPT, idle_s)]
         self._rate, self._burst = rate, burst
-        self._idle_s = min(idle_s, burst / rate + 1)
         self._client = client
         self._lock = threading.Lock()
         self._own: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -109,34 +119,29 @@ class Buckets:
 
     def draw(self, keys: Sequence[str]) -> list[Draw]:
         """Take a token for each of these keys, in this order and in one step."""
-        if not self._is_quiet():
-            names, limits = self._arguments(keys)
+        if not self.is_quiet():
+            asked = [(self, key) for key in keys]
+            names, arguments = run_of(asked)
             try:
-                return self._answers(self._client().eval(TAKE, len(names), *names, *limits))
+                return draws_of(asked, self._client().eval(TAKE, len(names), *names, *arguments))
             except (RedisError, OSError) as error:
-                self._be_quiet(error)
-        return self._from_own(keys)
-
-    def _arguments(self, keys: Sequence[str]) -> tuple[list[str], list[str]]:
-        """KEYS and ARGV of the script."""
-        limits = (self._rate, self._burst, MOST_KEPT, self._idle_s)
-        return [self._set, *(f"{self._set}:{key}" for key in keys)], [str(one) for one in limits]
-
-    def _answers(self, found: Any) -> list[Draw]:
-        """What the script returned."""
-        numbers = [float(one) for one in found]
-        return [self._draw(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
-
-    def _is_quiet(self) -> bool:
-        return time.monotonic() < self._quiet_until
-
-    def _be_quiet(self, error: Exception) -> None:
-        self._quiet_until = time.monotonic() + QUIET_S
-        log.debug("bucket not reached", error=str(error))
-
-    def _from_own(self, keys: Sequence[str]) -> list[Draw]:
+                self.be_quiet(error)
         with self._lock:
             return [self._own_draw(key) for key in keys]
+
+    def draw_here(self, key: str) -> Draw:
+        """Take a token from this process's own bucket."""
+        with self._lock:
+            return self._own_draw(key)
+
+    def is_quiet(self) -> bool:
+        """Whether nobody asks Valkey, because a moment ago it did not answer."""
+        return time.monotonic() < self._quiet_until
+
+    def be_quiet(self, error: Exception) -> None:
+        """Valkey did not answer: ask nothing for a while."""
+        self._quiet_until = time.monotonic() + QUIET_S
+        log.debug("bucket not reached", error=str(error))
 
     def _own_draw(self, key: str) -> Draw:
         now = time.monotonic()
@@ -147,10 +152,32 @@ class Buckets:
         self._own[key] = tokens, now
         if len(self._own) > MOST_KEPT:
             self._own.popitem(last=False)
-        return self._draw(wait, tokens)
+        return self.drawn(wait, tokens)
 
-    def _draw(self, wait: float, tokens: float) -> Draw:
+    def drawn(self, wait: float, tokens: float) -> Draw:
+        """A draw from one of these."""
         return Draw(wait, tokens, self._burst, self._rate)
+
+
+Asked = tuple[Buckets, str]
+"""A token of this bucket."""
+
+
+def run_of(asked: Sequence[Asked]) -> tuple[list[str], list[str]]:
+    """KEYS and ARGV of the run that takes these tokens, in this order."""
+    kinds: dict[Buckets, str] = {}
+    names, numbers = [], []
+    for buckets, key in asked:
+        names.append(f"{buckets.set_name}:{key}")
+        numbers.append(kinds.get(buckets) or kinds.setdefault(buckets, str(len(kinds) + 1)))
+    limits = [limit for kind in kinds for limit in kind.limits]
+    return [kind.set_name for kind in kinds] + names, [str(len(kinds)), *limits, *numbers]
+
+
+def draws_of(asked: Sequence[Asked], answer: Any) -> list[Draw]:
+    """What that run brought."""
+    numbers = map(float, answer)
+    return [buckets.drawn(next(numbers), next(numbers)) for buckets, _ in asked]
 
 
 def retry_after(rate: float) -> int:

@@ -10,7 +10,8 @@ from redis.retry import Retry
 
 from fred import buckets
 from fred.buckets import Buckets, retry_after
-from fred.loop_buckets import LoopBuckets, _Link
+from fred.loop_buckets import LoopBuckets
+from fred.valkey_link import ScriptLink
 from tests.waiting import wait_until
 
 
@@ -161,14 +162,15 @@ def test_a_loop_takes_from_the_same_buckets_in_the_order_of_asking(valkey):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """How many scripts went to Valkey together, each time."""
-    asked, run = [], _Link.run
+    """How many tokens of which kinds Valkey was asked for together, each time."""
+    asked, run = [], ScriptLink.run
 
-    async def noted(link, scripts):
-        asked.append(len(scripts))
-        return await run(link, scripts)
+    async def noted(link, keys, arguments):
+        kinds = int(arguments[0])
+        asked.append((len(keys) - kinds, keys[:kinds]))
+        return await run(link, keys, arguments)
 
-    monkeypatch.setattr(_Link, "run", noted)
+    monkeypatch.setattr(ScriptLink, "run", noted)
     return asked
 
 
@@ -176,7 +178,7 @@ def test_what_is_asked_for_meanwhile_goes_in_one_script(valkey, runs):
     assert on_a_loop(lambda some: together(some, [str(number) for number in range(300)])) == [True] * 300
     valkey.script_flush()
     assert on_a_loop(lambda some: together(some, "aaaa")) == [True, True, True, False]
-    assert runs == [1, 1, 1]  # 200 at once
+    assert runs == [(number, ["fred:rl:test"]) for number in (200, 100, 4)]
 
 
 def test_a_broken_connection_is_made_anew_and_no_token_is_counted_elsewhere(valkey):
@@ -228,7 +230,7 @@ def test_kinds_go_to_valkey_together_and_stay_apart(valkey, runs):
         return [draw.wait_s == 0 for draw in await asyncio.gather(*asked)]
 
     assert on_a_loop(work) == [True, True, False, True, True, False]
-    assert runs == [2]
+    assert runs == [(6, ["fred:rl:test", "fred:rl:other"])]
 
 
 def test_closed_it_begins_anew(valkey):
