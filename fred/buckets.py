@@ -1,6 +1,6 @@
 """Token buckets shared by all processes through Valkey: so many at once, then so many per second.
 
-One script takes a token for each of many keys and says how long the next one takes; the server's clock is the only one.
+One script takes tokens from many buckets and says how long the next one takes; the server's clock is the only one.
 A sorted set beside the buckets of a kind bounds their number: the script trims both. While Valkey is away each process
 counts for itself, so that a limit is at worst multiplied by the number of processes, never gone.
 """
@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from redis import Redis
@@ -28,7 +28,8 @@ QUIET_S: Final = 1.0
 
 # KEYS: the sorted set of each kind, then one bucket for each token that is asked for. ARGV: the number of kinds; tokens
 # per second, size of a bucket, most buckets and seconds after which an unused bucket is forgotten of each kind; which
-# kind each bucket is. Returns the seconds until there is a token (0: one was taken) and the tokens left of each bucket.
+# kind each bucket is, below 0 for one that is left alone unless the one before it gave a token. Returns the seconds
+# until there is a token (0: one was taken) and the tokens left of each bucket that was not left alone.
 TAKE: Final = """
 local kinds = {}
 for i = 1, tonumber(ARGV[1]) do
@@ -40,18 +41,21 @@ local t = redis.call('TIME')
 local now = t[1] + t[2] / 1000000
 local stamp = string.format('%.6f', now)
 local answers = {}
+local wait = 0
 for i = #kinds + 1, #KEYS do
-  local kind = kinds[tonumber(ARGV[3 * #kinds + 1 + i])]
-  local h = redis.call('HMGET', KEYS[i], 'tokens', 'at')
-  local gained = math.max(0, now - (tonumber(h[2]) or now)) * kind.rate
-  local tokens = math.min(kind.burst, (tonumber(h[1]) or kind.burst) + gained)
-  local wait = 0
-  if tokens >= 1 then tokens = tokens - 1 else wait = (1 - tokens) / kind.rate end
-  redis.call('HSET', KEYS[i], 'tokens', tokens, 'at', stamp)
-  redis.call('PEXPIRE', KEYS[i], math.ceil(kind.idle * 1000))
-  redis.call('ZADD', kind.set, stamp, KEYS[i])
-  answers[#answers + 1] = tostring(wait)
-  answers[#answers + 1] = tostring(tokens)
+  local number = tonumber(ARGV[3 * #kinds + 1 + i])
+  if number > 0 or wait == 0 then
+    local kind = kinds[math.abs(number)]
+    local h = redis.call('HMGET', KEYS[i], 'tokens', 'at')
+    local gained = math.max(0, now - (tonumber(h[2]) or now)) * kind.rate
+    local tokens = math.min(kind.burst, (tonumber(h[1]) or kind.burst) + gained)
+    if tokens >= 1 then tokens, wait = tokens - 1, 0 else wait = (1 - tokens) / kind.rate end
+    redis.call('HSET', KEYS[i], 'tokens', tokens, 'at', stamp)
+    redis.call('PEXPIRE', KEYS[i], math.ceil(kind.idle * 1000))
+    redis.call('ZADD', kind.set, stamp, KEYS[i])
+    answers[#answers + 1] = tostring(wait)
+    answers[#answers + 1] = tostring(tokens)
+  end
 end
 for _, kind in ipairs(kinds) do
   redis.call('PEXPIRE', kind.set, math.ceil(kind.idle * 1000))
@@ -120,10 +124,11 @@ class Buckets:
     def draw(self, keys: Sequence[str]) -> list[Draw]:
         """Take a token for each of these keys, in this order and in one step."""
         if not self.is_quiet():
-            asked = [(self, key) for key in keys]
+            asked = [Asked(self, key) for key in keys]
             names, arguments = run_of(asked)
             try:
-                return draws_of(asked, self._client().eval(TAKE, len(names), *names, *arguments))
+                answer = self._client().eval(TAKE, len(names), *names, *arguments)
+                return [draw for draw, _ in draws_of(asked, answer)]
             except (RedisError, OSError) as error:
                 self.be_quiet(error)
         with self._lock:
@@ -159,25 +164,46 @@ class Buckets:
         return Draw(wait, tokens, self._burst, self._rate)
 
 
-Asked = tuple[Buckets, str]
-"""A token of this bucket."""
+class Asked(NamedTuple):
+    """A token of a bucket, and perhaps one of another kind that is only taken if there was this one."""
+
+    buckets: Buckets
+    key: str
+    then: tuple[Buckets, str] | None = None
+
+
+Drawn = tuple[Draw, Draw | None]
+"""What became of both; None of one that was not asked for or left alone."""
 
 
 def run_of(asked: Sequence[Asked]) -> tuple[list[str], list[str]]:
     """KEYS and ARGV of the run that takes these tokens, in this order."""
-    kinds: dict[Buckets, str] = {}
+    kinds: dict[Buckets, int] = {}
     names, numbers = [], []
-    for buckets, key in asked:
+    for buckets, key, then in asked:
         names.append(f"{buckets.set_name}:{key}")
-        numbers.append(kinds.get(buckets) or kinds.setdefault(buckets, str(len(kinds) + 1)))
+        numbers.append(str(kinds.setdefault(buckets, len(kinds) + 1)))
+        if then is not None:
+            others, other = then
+            names.append(f"{others.set_name}:{other}")
+            numbers.append(str(-kinds.setdefault(others, len(kinds) + 1)))
     limits = [limit for kind in kinds for limit in kind.limits]
     return [kind.set_name for kind in kinds] + names, [str(len(kinds)), *limits, *numbers]
 
 
-def draws_of(asked: Sequence[Asked], answer: Any) -> list[Draw]:
+def draws_of(asked: Sequence[Asked], answer: Any) -> list[Drawn]:
     """What that run brought."""
     numbers = map(float, answer)
-    return [buckets.drawn(next(numbers), next(numbers)) for buckets, _ in asked]
+    return draw_each(asked, lambda buckets, _: buckets.drawn(next(numbers), next(numbers)))
+
+
+def draw_each(asked: Sequence[Asked], draw: Callable[[Buckets, str], Draw]) -> list[Drawn]:
+    """Draw for all of them, in this order."""
+    found: list[Drawn] = []
+    for buckets, key, then in asked:
+        first = draw(buckets, key)
+        found.append((first, draw(*then) if then is not None and first.wait_s == 0 else None))
+    return found
 
 
 def retry_after(rate: float) -> int:

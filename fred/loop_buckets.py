@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from fred import valkey
-from fred.buckets import TAKE, Asked, Buckets, Draw, draws_of, run_of
+from fred.buckets import TAKE, Asked, Buckets, Draw, Drawn, draw_each, draws_of, run_of
 from fred.together import Together
 from fred.valkey_link import ScriptLink
 
@@ -26,7 +26,15 @@ class LoopBuckets(Buckets):
 
     async def take_soon(self, key: str) -> Draw:
         """Take a token. Waits 200 ms at the longest."""
-        return await self._draws.ask((self, key))
+        first, _ = await self._draws.ask(Asked(self, key))
+        return first
+
+    def take_both(self, key: str, others: LoopBuckets, other: str) -> asyncio.Future[Drawn]:
+        """Take a token and, only if there was one, another of this other kind: in one step, in the order of asking.
+
+        None stands for a draw that was not made. All kinds must be in the same Valkey. Waits 200 ms at the longest.
+        """
+        return self._draws.begin(Asked(self, key, (others, other)))
 
     async def close(self) -> None:
         """End the task and its connection; whoever else asks begins anew."""
@@ -34,7 +42,7 @@ class LoopBuckets(Buckets):
 
 
 @lru_cache(maxsize=8)
-def _draws(url: Callable[[], str]) -> Together[Asked, Draw]:
+def _draws(url: Callable[[], str]) -> Together[Asked, Drawn]:
     return Together(lambda: _Draws(ScriptLink(TAKE, url)))
 
 
@@ -44,8 +52,8 @@ class _Draws:
     def __init__(self, link: ScriptLink) -> None:
         self._link = link
 
-    async def answer(self, asked: Sequence[Asked], /) -> list[Draw]:
-        kinds = {buckets for buckets, _ in asked}
+    async def answer(self, asked: Sequence[Asked], /) -> list[Drawn]:
+        kinds = {one.buckets for one in asked} | {one.then[0] for one in asked if one.then}
         if not any(buckets.is_quiet() for buckets in kinds):
             try:
                 async with asyncio.timeout(valkey.LIMIT_S):
@@ -54,7 +62,7 @@ class _Draws:
                 for buckets in kinds:
                     buckets.be_quiet(error)
                 await self._link.close()
-        return [buckets.draw_here(key) for buckets, key in asked]
+        return draw_each(asked, Buckets.draw_here)
 
     async def close(self) -> None:
         await self._link.close()

@@ -249,3 +249,98 @@ def test_without_valkey_loops_and_threads_of_a_process_count_together():
 
     found = on_a_loop(work, url=lambda: "redis://127.0.0.1:1/0", client=away)
     assert found == [True, True, True, False, True]
+
+
+# --- two tokens in one step
+
+
+@pytest.fixture(params=["valkey", "away"])
+def both(request, valkey):
+    """Run this work with buckets of a first kind and of a second one, whose batches `trips` notes."""
+
+    def both(work, *, burst=1, then_burst=9):
+        async def main():
+            first = LoopBuckets("test", rate=0.1, burst=burst, client=client, url=url)
+            second = LoopBuckets("other", rate=0.1, burst=then_burst, client=client, url=url)
+            try:
+                return await work(first, second)
+            finally:
+                await first.close()
+
+        return asyncio.run(main())
+
+    away_url = "redis://127.0.0.1:1/0"
+    client = away if request.param == "away" else lambda: valkey
+    url = (lambda: away_url) if request.param == "away" else (lambda: os.environ["REDIS_URL"])
+    return both
+
+
+def told(pair):
+    """True for a token, False for none, None for one that was left alone."""
+    return tuple(draw and draw.wait_s == 0 for draw in pair)
+
+
+def test_a_refused_first_token_never_costs_the_second(both):
+    async def work(first, second):
+        pairs = await asyncio.gather(*(first.take_both("a", second, "t") for _ in range(3)))
+        return [told(pair) for pair in pairs], pairs[0], (await second.take_soon("t")).remaining
+
+    found, (one, other), left = both(work)
+    assert found == [(True, True), (False, None), (False, None)]
+    assert ((one.remaining, one.limit), (other.remaining, other.limit), left) == ((0, 1), (8, 9), 7)
+
+
+def test_a_refused_second_token_costs_the_first(both):
+    async def work(first, second):
+        pairs = await asyncio.gather(*(first.take_both("a", second, key) for key in "ttuu"))
+        return [told(pair) for pair in pairs], (await first.take_soon("a")).wait_s == 0
+
+    found, refused = both(work, burst=3, then_burst=1)
+    assert found == [(True, True), (True, False), (True, True), (False, None)]
+    assert not refused
+
+
+def test_pairs_and_single_tokens_are_taken_in_the_order_of_asking(both):
+    async def work(first, second):
+        async def pair(some, key, others, other):
+            return told(await some.take_both(key, others, other))
+
+        async def one(some, key):
+            return told([await some.take_soon(key)])
+
+        return await asyncio.gather(
+            pair(first, "a", second, "t"),
+            one(second, "t"),
+            one(first, "a"),
+            pair(first, "a", second, "t"),
+            pair(first, "b", second, "t"),
+            pair(second, "u", first, "a"),
+            one(second, "t"),
+        )
+
+    found = both(work, burst=2, then_burst=3)
+    assert found == [(True, True), (True,), (True,), (False, None), (True, True), (True, False), (False,)]
+
+
+def test_pairs_go_to_valkey_in_one_trip_and_only_buckets_that_were_asked_are_kept(valkey, runs, monkeypatch):
+    async def work(some):
+        other = LoopBuckets("other", rate=0.1, burst=2)
+        asked = [some.take_both(key, other, f"of {key}") for key in "aabcd"]
+        return [told(pair) for pair in await asyncio.gather(*asked)]
+
+    monkeypatch.setattr(buckets, "MOST_KEPT", 3)
+    assert on_a_loop(work, burst=1) == [(True, True), (False, None), *[(True, True)] * 3]
+    assert runs == [(10, ["fred:rl:test", "fred:rl:other"])]
+    assert kept(valkey) == {"b", "c", "d"}
+    assert valkey.zrange("fred:rl:other", 0, -1) == [f"fred:rl:other:of {key}".encode() for key in "bcd"]
+    assert not valkey.exists("fred:rl:other:of a")
+    assert 20_000 < valkey.pttl("fred:rl:other:of d") <= 21_000
+
+
+def test_a_pair_is_asked_for_at_once_and_whoever_waits_for_it_later_finds_it(valkey):
+    async def work(some):
+        pair = some.take_both("a", some, "b")
+        assert [draw.remaining for draw in (await some.take_soon("a"), await some.take_soon("b"))] == [1, 1]
+        return told(await pair)
+
+    assert on_a_loop(work) == (True, True)
