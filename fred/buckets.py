@@ -31,39 +31,35 @@ QUIET_S: Final = 1.0
 # kind each bucket is, below 0 for one that is left alone unless the one before it gave a token. Returns the seconds
 # until there is a token (0: one was taken) and the tokens left of each bucket that was not left alone.
 TAKE: Final = """
-local kinds = {}
-for i = 1, tonumber(ARGV[1]) do
-  local at = 4 * i - 2
-  kinds[i] = {rate = tonumber(ARGV[at]), burst = tonumber(ARGV[at + 1]), most = tonumber(ARGV[at + 2]),
-    idle = tonumber(ARGV[at + 3]), set = KEYS[i]}
-end
-local t = redis.call('TIME')
+local call, kinds = redis.call, tonumber(ARGV[1])
+local t = call('TIME')
 local now = t[1] + t[2] / 1000000
 local stamp = string.format('%.6f', now)
 local answers = {}
 local wait = 0
-for i = #kinds + 1, #KEYS do
-  local number = tonumber(ARGV[3 * #kinds + 1 + i])
-  if number > 0 or wait == 0 then
-    local kind = kinds[math.abs(number)]
-    local h = redis.call('HMGET', KEYS[i], 'tokens', 'at')
-    local gained = math.max(0, now - (tonumber(h[2]) or now)) * kind.rate
-    local tokens = math.min(kind.burst, (tonumber(h[1]) or kind.burst) + gained)
-    if tokens >= 1 then tokens, wait = tokens - 1, 0 else wait = (1 - tokens) / kind.rate end
-    redis.call('HSET', KEYS[i], 'tokens', tokens, 'at', stamp)
-    redis.call('PEXPIRE', KEYS[i], math.ceil(kind.idle * 1000))
-    redis.call('ZADD', kind.set, stamp, KEYS[i])
+for i = kinds + 1, #KEYS do
+  local bucket, kind = KEYS[i], tonumber(ARGV[3 * kinds + 1 + i])
+  if kind > 0 or wait == 0 then
+    if kind < 0 then kind = -kind end
+    local rate, burst, idle = tonumber(ARGV[4 * kind - 2]), tonumber(ARGV[4 * kind - 1]), tonumber(ARGV[4 * kind + 1])
+    local h = call('HMGET', bucket, 'tokens', 'at')
+    local tokens = math.min(burst, (tonumber(h[1]) or burst) + math.max(0, now - (tonumber(h[2]) or now)) * rate)
+    if tokens >= 1 then tokens, wait = tokens - 1, 0 else wait = (1 - tokens) / rate end
+    call('HSET', bucket, 'tokens', tokens, 'at', stamp)
+    call('PEXPIRE', bucket, math.ceil(idle * 1000))
+    call('ZADD', KEYS[kind], stamp, bucket)
     answers[#answers + 1] = tostring(wait)
     answers[#answers + 1] = tostring(tokens)
   end
 end
-for _, kind in ipairs(kinds) do
-  redis.call('PEXPIRE', kind.set, math.ceil(kind.idle * 1000))
-  redis.call('ZREMRANGEBYSCORE', kind.set, '-inf', string.format('(%.6f', now - kind.idle))
-  local over = redis.call('ZCARD', kind.set) - kind.most
+for kind = 1, kinds do
+  local set, most, idle = KEYS[kind], tonumber(ARGV[4 * kind]), tonumber(ARGV[4 * kind + 1])
+  call('PEXPIRE', set, math.ceil(idle * 1000))
+  call('ZREMRANGEBYSCORE', set, '-inf', string.format('(%.6f', now - idle))
+  local over = call('ZCARD', set) - most
   if over > 0 then
-    local oldest = redis.call('ZPOPMIN', kind.set, over)
-    for i = 1, #oldest, 2 do redis.call('DEL', oldest[i]) end
+    local oldest = call('ZPOPMIN', set, over)
+    for i = 1, #oldest, 2 do call('DEL', oldest[i]) end
   end
 end
 return answers
