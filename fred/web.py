@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import structlog
 from django.conf import settings
 
 from fred import loop_http
-from fred.address_limit import AddressLimit
+from fred.address_limit import AddressLimit, Along
 from fred.edge import ROUTE, App, Edge, Receive, Scope, Send
 from fred.envelope import envelope, headers_of
 from fred.handler import Limits, Room, ThreadedDjango
@@ -19,7 +19,7 @@ from fred.loop_handler import LoopDjango
 from fred.request_ids import REQUEST_ID
 from fred.upgrade import events_segment
 from placements import callbacks_asgi, dispatch
-from tenants_api import lease_reads, loop_reads, throttles
+from tenants_api import lease_reads, loop_reads, read_ahead, throttles
 from tenants_api.errors import ApiError
 from tenants_api.event_streams import EventStreams, StreamLimits
 from tenants_api.events_asgi import EventsApp
@@ -135,12 +135,13 @@ def compose(*, streams: StreamLimits | None = None, quick: Callable[[ThreadedDja
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
+    ahead = partial(_read_ahead, room) if quick is LoopDjango else _nothing
     views = apart(django_views, quick=quick(django_views), waiting=waiting)
     routed = route_by_path({callbacks_asgi.PATH: callbacks}, views, events=events)
     edge = Edge(
         routed,
         cors_origins=config.cors_origins,
-        limit=AddressLimit(rate=config.rate_limit_rps, burst=config.rate_limit_burst),
+        limit=AddressLimit(rate=config.rate_limit_rps, burst=config.rate_limit_burst, ahead=ahead),
         trusts=lru_cache(maxsize=4096)(config.trusts),
         error_body=error_body,
     )
@@ -157,6 +158,16 @@ def error_body(scope: Scope, status: int, text: str, name: str) -> tuple[bytes, 
         accept=accept.decode("latin-1"), request_id=scope[REQUEST_ID]
     )
     return found.headers["Content-Type"].encode(), found.body
+
+
+def _read_ahead(room: Room, scope: Mapping[str, Any]) -> Along | None:
+    """Ask for what a request will need whose view runs on the event loop."""
+    is_quick = scope["type"] == "http" and scope["path"].rpartition("/")[2] in QUICK
+    return read_ahead.begin(room, scope) if is_quick else None
+
+
+def _nothing(_scope: Mapping[str, Any]) -> None:
+    """Ask for nothing ahead."""
 
 
 async def _drain() -> None:

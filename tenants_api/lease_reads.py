@@ -18,6 +18,7 @@ from leases.chain.client import Absent, Doubt, ExactLease
 from leases.status import TERMINAL, LeaseState
 from reconciliation.facts_types import Unknown
 from reconciliation.sources import Sources
+from tenants_api import ahead
 from tenants_api.errors import internal
 from tenants_api.loop_reads import LeaseRows
 
@@ -94,7 +95,7 @@ rows: Final = LeaseRows(_LOAD, _freshness)
 
 def load(uuid: UUID) -> LeaseFacts | None:
     """Read the stored lease; None when there is no row."""
-    row = rows.row(uuid) if on_loop.is_here() else _prepared_row(_LOAD, [*_freshness(), [uuid]])
+    row = rows.row(uuid, ahead.row(uuid)) if on_loop.is_here() else _prepared_row(_LOAD, [*_freshness(), [uuid]])
     if row is None:
         return None
     _, tenant, provider_uuid, state, meta_hash, *rest = row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, LiteralString, TypeVar
@@ -32,9 +33,13 @@ class LeaseRows:
         """`query` takes `params` and then UUIDs as an array, and returns each lease's with its row."""
         self._rows: Together[UUID, Row | None] = Together(lambda: _Leases(query, params))
 
-    def row(self, lease: UUID) -> Row | None:
+    def begin(self, lease: UUID) -> asyncio.Future[Row | None]:
+        """Ask for the row of a lease, for `row` later."""
+        return self._rows.begin(lease)
+
+    def row(self, lease: UUID, begun: asyncio.Future[Row | None] | None = None) -> Row | None:
         """The row of a lease, None when there is none. Raises Django's errors of the database."""
-        return _translated(lambda: on_loop.wait(self._rows.ask(lease)))
+        return _translated(lambda: on_loop.wait(begun or self.begin(lease)))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -82,7 +87,7 @@ def spend(key: str, until: datetime) -> bool:
     A statement whose connection was lost is sent again; if the first one was heard all the same, its uses look like
     second ones: nobody gets in twice.
     """
-    return _translated(lambda: on_loop.wait(_spends.ask((key, until))))
+    return _translated(lambda: on_loop.wait(_spends.begin((key, until))))
 
 
 async def close() -> None:
@@ -92,8 +97,11 @@ async def close() -> None:
 
 def _translated(ask: Callable[[], _T]) -> _T:
     """Raise what the same statement would raise through Django."""
-    with connection.wrap_database_errors:
-        try:
-            return ask()
-        except OSError as error:  # no answer in time, no connection
+    try:
+        return ask()
+    except psycopg.Error:
+        with connection.wrap_database_errors:
+            raise
+    except OSError as error:  # no answer in time, no connection
+        with connection.wrap_database_errors:
             raise psycopg.OperationalError(*error.args) from error

@@ -9,6 +9,7 @@ from django.conf import settings
 from fred import metrics, on_loop
 from fred.buckets import Draw, retry_after
 from fred.loop_buckets import LoopBuckets
+from tenants_api import ahead
 from tenants_api.errors import ApiError
 
 IDLE_S: Final = 300.0
@@ -33,17 +34,23 @@ def is_on() -> bool:
 
 def charge(tenant: str) -> Draw:
     """Take one token of a tenant whose proof was verified. Raises RateLimited when there is none."""
-    buckets = _buckets(settings.FRED.tenant_rate_limit_rps, settings.FRED.tenant_rate_limit_burst)
-    draw = on_loop.wait(buckets.take_soon(tenant)) if on_loop.is_here() else buckets.draw([tenant])[0]
+    draw = ahead.draw(tenant)
+    if draw is None:
+        draw = on_loop.wait(buckets().take_soon(tenant)) if on_loop.is_here() else buckets().draw([tenant])[0]
     if draw.wait_s > 0:
         metrics.RATE_LIMIT_REJECTIONS.labels(limiter="tenant").inc()
         raise RateLimited(draw)
     return draw
 
 
+def buckets() -> LoopBuckets:
+    """The tenants' buckets, of which each has its address as key."""
+    return _buckets(settings.FRED.tenant_rate_limit_rps, settings.FRED.tenant_rate_limit_burst)
+
+
 async def close() -> None:
     """End what an event loop has of the buckets."""
-    await _buckets(settings.FRED.tenant_rate_limit_rps, settings.FRED.tenant_rate_limit_burst).close()
+    await buckets().close()
 
 
 def info(draw: Draw) -> Mapping[str, str]:
