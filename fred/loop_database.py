@@ -18,6 +18,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from fred.time_limits import TimeLimit
+
 STATEMENT_S: Final = 15.0
 """As long as the server itself lets a statement run; one that takes longer costs the connection."""
 MOST_PREPARED: Final = 50
@@ -48,7 +50,7 @@ class LoopConnection:
         """
         for is_last in (False, True):
             try:
-                async with asyncio.timeout(STATEMENT_S):
+                with TimeLimit(STATEMENT_S):
                     if self._session is None:
                         self._session = _Session(await connect())
                     return await self._session.rows(query, params)
