@@ -7,12 +7,13 @@ answer. Silence, errors and unreadable answers are `Unknown`; only an exact 404 
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
+from msgspec.structs import replace
 
 from backends import envelope, wire
 from backends.change_requests import releases_request

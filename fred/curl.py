@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
 import pycurl
 
 KIBIBYTE = 1024
@@ -71,8 +72,7 @@ class Tls:
 _DEFAULT_TLS = Tls()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request. A `body` that is not None makes it a POST.
 
     `timeout` (seconds) covers everything from submission to the last byte, `connect_timeout` name, TCP and TLS.

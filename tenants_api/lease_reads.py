@@ -1,10 +1,10 @@
 """What a tenant's request needs to know of a lease: one statement, and one exact chain read when that is too old."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
+import msgspec
 import psycopg
 import structlog
 from django.conf import settings
@@ -37,8 +37,7 @@ sources = Sources(read_s=READ_S, probe_s=PROBE_S)
 """Exact reads of this process; a chain that did not answer is left alone for a while."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseFacts:
+class LeaseFacts(msgspec.Struct, frozen=True):
     """A lease as stored, with what hangs on it. ``is_known``: read at least once, and no news is newer.
 
     ``backend`` is that of its placement, ``attempted`` that of its open operation, ``conflicting`` those that a

@@ -5,8 +5,10 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from backends.agent_eager import run
 from backends.contract import Callback, CallbackStatus
