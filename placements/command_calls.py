@@ -78,5 +78,6 @@ def of_commands(
         payload = bodies.get(row.payload_id) if row.payload_id is not None else b""
         call = Maintenance(CommandKind(row.kind), row.callback_url, row.keyed, payload or b"")
         push = push_of(row, call, where, table=Table.COMMANDS, since=confirmed_at[row.id], first=True)
+        push.request_id = row.request_id
         made.append((push, "the payload of this update is gone" if payload is None else ""))
     return sorted_out(made)

@@ -31,6 +31,7 @@ class CommandRow:
     callback_url: str
     payload_id: int | None
     valid_s: float | None
+    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ _SEND = f"""
            on_wire_until = now() + picked.timeout_ms * interval '1 millisecond' + interval '{ANSWER_MARGIN.seconds} s'
       FROM picked WHERE c.id = picked.id
  RETURNING c.id, c.lease_uuid, c.backend, c.epoch, c.attempts, c.kind, c.keyed, c.callback_url, c.payload_id,
-           EXTRACT(epoch FROM c.valid_until - now())::float8
+           EXTRACT(epoch FROM c.valid_until - now())::float8, c.request_id
 """
 
 _PICK = """

@@ -75,6 +75,19 @@ def test_ta66_an_update_is_in_force_with_the_202_and_carries_the_digest_an_older
     assert events(command.lease_id) == [("updating", "")]
 
 
+def test_the_request_that_asked_for_it_is_named_to_the_backend_and_in_the_event(backend, sender):
+    made = [restart(request_id="r-1"), update(request_id="r-2"), restart()]
+    for kind in ("restart", "update"):
+        backend.always[kind] = (202, b"{}")
+    sender.pull()
+    for command in made:
+        until(command, state=S.ACCEPTED)
+    told = {str(one.body["lease_uuid"]): one.headers.get("x-request-id", "") for one in backend.seen}
+    assert told == {str(command.lease_id): command.request_id for command in made}
+    named = dict(StatusEvent.objects.values_list("lease_id", "request_id"))
+    assert named == {command.lease_id: command.request_id for command in made}
+
+
 REFUSALS = [
     (True, "restart", (404, b"x"), "not_provisioned", "lease not provisioned"),
     (False, "restart", (409, b'{"error":"busy"}'), "invalid_state", "busy"),
