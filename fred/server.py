@@ -83,6 +83,7 @@ class ServerConfig(uvicorn.Config):
             server_header=False,
             backlog=BACKLOG,
             workers=1,
+            reset_contextvars=True,  # a pipelined request would begin with what the one before it left
             ssl_context_factory=(lambda *_: tls) if tls is not None else None,
         )
         self.timeout_keep_alive = times.idle_s  # type: ignore[assignment]  # a loop takes fractions as well

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from contextlib import ExitStack, suppress
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -13,6 +15,7 @@ from django.db import connections
 from fred.upgrade import is_events_target
 from leases.models import Lease
 from leases.status import LeaseState
+from tenants_api import auth, tokens
 from tests.fred.served import Answer, served, upgrade
 from tests.tenants_api.calls import bearer, envelope
 from tests.tenants_api.vectors import LEASE
@@ -216,6 +219,18 @@ def test_ta27_ta31_media_types_do_not_matter_and_an_id_comes_back(server_of_leas
     assert (answer.status, answer.headers["x-request-id"]) == (200, "abc")
     other = server.ask(call("GET", "/nope", {"X-Request-ID": "a b"}))
     assert other.headers["x-request-id"] != "a b"
+
+
+@with_rows
+def test_a_pipelined_request_is_judged_by_itself(server_of_lease, monkeypatch):
+    """The first one's token is verified ahead of its checks, the second one's by them: a body is announced."""
+    later = SimpleNamespace(time=lambda: time.time() + tokens.MAX_AGE_S + 1)
+    monkeypatch.setattr(auth, "time", later)
+    same = bearer()
+    first, second = call("GET", route("status"), same), call("GET", route("status"), same, b"")
+    with server_of_lease.connect() as line:
+        line.send(first + second)
+        assert [line.answer().status for _ in range(2)] == [200, 401]
 
 
 @with_rows
