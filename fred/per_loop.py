@@ -3,30 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
-
-_seen = threading.local()
-
-
-def _forget() -> None:
-    """A child that forked off a loop is not on it."""
-    _seen.__dict__.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
-def running_loop() -> asyncio.AbstractEventLoop:
-    """What `asyncio.get_running_loop` returns or raises, without the system call that it makes before Python 3.12."""
-    loop: asyncio.AbstractEventLoop | None = getattr(_seen, "loop", None)
-    if loop is None or not loop.is_running():
-        loop = _seen.loop = asyncio.get_running_loop()
-    return loop
 
 
 class PerLoop(Generic[_T]):
@@ -40,7 +20,7 @@ class PerLoop(Generic[_T]):
 
     def here(self) -> _T:
         """That of the running loop."""
-        loop = running_loop()
+        loop = asyncio.get_running_loop()
         try:
             return self._of[loop]
         except KeyError:
@@ -50,7 +30,7 @@ class PerLoop(Generic[_T]):
 
     def taken(self) -> _T | None:
         """The same, if there is one; the loop has none any more."""
-        return self._of.pop(running_loop(), None)
+        return self._of.pop(asyncio.get_running_loop(), None)
 
     def _forget_the_ended(self) -> None:
         for loop in list(self._of):

@@ -9,7 +9,7 @@ import asyncio
 from types import TracebackType
 from typing import Final
 
-from fred.per_loop import PerLoop, running_loop
+from fred.per_loop import PerLoop
 
 _NEVER: Final = float("inf")
 
@@ -25,7 +25,7 @@ class TimeLimit:
         self._is_over = False
 
     def __enter__(self) -> None:
-        task = asyncio.current_task(running_loop())
+        task = asyncio.current_task()
         if task is None:
             raise RuntimeError("only a task can be stopped")
         self._task = task

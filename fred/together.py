@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from fred.per_loop import PerLoop, running_loop
+from fred.per_loop import PerLoop
 
 MOST: Final = 200
 """Questions in one batch."""
@@ -79,7 +79,7 @@ class Together(Generic[_K, _V]):
         wake = asyncio.Event()
         # In a context of its own: what it logs belongs to no request, not even to the first.
         work = self._work(self._make(), waiting, wake)
-        loop = running_loop()
+        loop = asyncio.get_running_loop()
         return _Queue(loop, waiting, wake, loop.create_task(work, context=contextvars.Context()))
 
     async def _work(

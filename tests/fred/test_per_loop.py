@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 
 import pytest
 
-from fred.per_loop import PerLoop, running_loop
+from fred.per_loop import PerLoop
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -28,33 +30,29 @@ async def taken(own):
     return own.taken()
 
 
-async def loops():
-    return running_loop(), asyncio.get_running_loop()
-
-
-def test_the_running_loop_is_that_of_this_thread_and_moment():
-    with asyncio.Runner() as one, asyncio.Runner() as other:
-        for runner in (one, other, one):
-            assert {*runner.run(loops())} == {runner.get_loop()}
+def test_a_loop_that_runs_on_another_thread_by_now_is_not_the_one_here(own):
+    with asyncio.Runner() as moved, asyncio.Runner() as other:
+        moved.run(here(own))
+        loop = moved.get_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            wait_until(loop.is_running)
             with pytest.raises(RuntimeError):
-                running_loop()
-
-    async def beside():
-        elsewhere = await asyncio.to_thread(lambda: asyncio.run(loops()))
-        return {*elsewhere}, {*await loops()}
-
-    there, here = asyncio.run(beside())
-    assert len(there) == len(here) == 1
-    assert there != here
+                own.here()
+            assert other.run(here(own)) == [other.get_loop()]
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
 
 
-def test_a_child_has_no_running_loop():
+def test_a_child_is_on_no_loop(own):
     async def forked():
-        running_loop()
+        own.here()
         child = os.fork()
         if child == 0:
             try:
-                running_loop()
+                own.here()
             except RuntimeError:
                 os._exit(7)
             os._exit(0)
