@@ -4,7 +4,6 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -208,7 +207,6 @@ def _cut(text: str) -> str:
     return text[: found.start(1) + _MICROSECONDS] + text[found.end(1) :]
 
 
-@lru_cache  # rows name one provider again and again
 def _uuid(text: str | None) -> UUID | None:
     try:
         return UUID(text) if text else None

@@ -1,5 +1,6 @@
 """What backends write, as facts: times to the digit, words we don't know, numbers where text belongs."""
 
+import tracemalloc
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -95,3 +96,14 @@ def test_what_is_no_row_stays_none(body):
 def test_a_page_without_its_list_is_no_page():
     with pytest.raises(ValueError, match="provisions"):
         wire.decode(b'{"provisions":null}', wire.ProvisionsPage)
+
+
+def test_nothing_is_remembered_of_a_provider():
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            for text in (f"{number}" + "x" * 100_000, "{" * 100_000 + str(UUID(int=number))):
+                provision(provider_uuid=text)
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
