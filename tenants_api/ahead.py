@@ -38,7 +38,8 @@ def token(authorization: str | None) -> TenantToken | None:
     if found is None or found.authorization != authorization:
         return None
     if isinstance(found.verdict, InvalidToken):
-        raise found.verdict
+        # A new one: raised again, it would hold this frame, which holds it, and with both all of the request.
+        raise InvalidToken(found.verdict.stage, found.verdict.reason)
     return found.verdict
 
 
