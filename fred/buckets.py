@@ -119,7 +119,7 @@ class Buckets:
 
     def draw(self, keys: Sequence[str]) -> list[Draw]:
         """Take a token for each of these keys, in this order and in one step."""
-        if not self.is_quiet():
+        if time.monotonic() >= self._quiet_until:
             asked = [Asked(self, key) for key in keys]
             names, arguments = run_of(asked)
             try:
@@ -135,12 +135,8 @@ class Buckets:
         with self._lock:
             return self._own_draw(key)
 
-    def is_quiet(self) -> bool:
-        """Whether nobody asks Valkey, because a moment ago it did not answer."""
-        return time.monotonic() < self._quiet_until
-
     def be_quiet(self, error: Exception) -> None:
-        """Valkey did not answer: ask nothing for a while."""
+        """Valkey did not answer: no thread asks for a while."""
         self._quiet_until = time.monotonic() + QUIET_S
         log.debug("bucket not reached", error=str(error))
 

@@ -6,12 +6,13 @@ All kinds of a loop share one task with one connection of its own, and go to Val
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from fred import valkey
-from fred.buckets import TAKE, Asked, Buckets, Draw, Drawn, draw_each, draws_of, run_of
+from fred.buckets import QUIET_S, TAKE, Asked, Buckets, Draw, Drawn, draw_each, draws_of, run_of
 from fred.together import Together
 from fred.valkey_link import ScriptLink
 
@@ -51,15 +52,17 @@ class _Draws:
 
     def __init__(self, link: ScriptLink) -> None:
         self._link = link
+        self._quiet_until = float("-inf")
 
     async def answer(self, asked: Sequence[Asked], /) -> list[Drawn]:
-        kinds = {one.buckets for one in asked} | {one.then[0] for one in asked if one.then}
-        if not any(buckets.is_quiet() for buckets in kinds):
+        # What threads met with one kind does not count here: another one in the batch would be counted apart for it.
+        if time.monotonic() >= self._quiet_until:
             try:
                 async with asyncio.timeout(valkey.LIMIT_S):
                     return draws_of(asked, await self._link.run(*run_of(asked)))
             except Exception as error:  # noqa: BLE001 - all who wait in this batch must get a draw
-                for buckets in kinds:
+                self._quiet_until = time.monotonic() + QUIET_S
+                for buckets in {one.buckets for one in asked} | {one.then[0] for one in asked if one.then}:
                     buckets.be_quiet(error)
                 await self._link.close()
         return draw_each(asked, Buckets.draw_here)

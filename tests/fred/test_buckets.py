@@ -344,3 +344,13 @@ def test_a_pair_is_asked_for_at_once_and_whoever_waits_for_it_later_finds_it(val
         return told(await pair)
 
     assert on_a_loop(work) == (True, True)
+
+
+def test_a_thread_without_valkey_multiplies_no_limit_of_another_kind_on_the_loop(valkey):
+    async def work(some):
+        other = LoopBuckets("other", rate=100, burst=100, client=away)
+        found = [told(await some.take_both("a", other, "t"))]
+        other.draw(["t"])
+        return [*found, *[told(await some.take_both("a", other, "t")) for _ in range(3)]]
+
+    assert on_a_loop(work, burst=2) == [(True, True), (True, True), (False, None), (False, None)]
