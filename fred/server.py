@@ -86,7 +86,6 @@ class ServerConfig(uvicorn.Config):
             reset_contextvars=True,  # a pipelined request would begin with what the one before it left
             ssl_context_factory=(lambda *_: tls) if tls is not None else None,
         )
-        self.timeout_keep_alive = times.idle_s  # type: ignore[assignment]  # a loop takes fractions as well
         self.times = times
         self.stop_s = stop_s
         self.opens_socket = opens_socket
