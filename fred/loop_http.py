@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 import time
 from functools import partial
@@ -40,6 +41,7 @@ class _Driver:
         self._loop = loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = math.inf
+        self._context = contextvars.copy_context()  # not that of whoever sets the timer
         self._is_due = self._is_closed = False
         self._multi = Multi(max_host_connections=CONNECTIONS, kept_connections=CONNECTIONS)
         loop.add_reader(self._multi.fileno(), self._drive)
@@ -71,8 +73,8 @@ class _Driver:
         if due_at is not None and due_at < self._rings_at:  # a timer that rings too early does no harm
             if self._timer is not None:
                 self._timer.cancel()
-            self._rings_at = due_at
-            self._timer = self._loop.call_later(max(0.0, due_at - time.monotonic()), self._ring)
+            self._rings_at, seconds = due_at, max(0.0, due_at - time.monotonic())
+            self._timer = self._loop.call_later(seconds, self._ring, context=self._context)
 
     def _ring(self) -> None:
         self._timer, self._rings_at = None, math.inf

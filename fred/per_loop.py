@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -25,7 +26,8 @@ class PerLoop(Generic[_T]):
             return self._of[loop]
         except KeyError:
             self._forget_the_ended()
-            made = self._of[loop] = self._make()
+            # In a context of its own: what it does and logs belongs to no request, not even to the first.
+            made = self._of[loop] = contextvars.Context().run(self._make)
             return made
 
     def taken(self) -> _T | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from types import TracebackType
 from typing import Final
 
@@ -54,6 +55,7 @@ class _Limits:
         self._open: set[TimeLimit] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = _NEVER
+        self._context = contextvars.copy_context()  # not that of whoever sets the timer
 
     def add(self, limit: TimeLimit) -> None:
         self._open.add(limit)
@@ -67,7 +69,7 @@ class _Limits:
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = None if due == _NEVER else self.loop.call_at(due, self._look)
+        self._timer = None if due == _NEVER else self.loop.call_at(due, self._look, context=self._context)
 
     def _look(self) -> None:
         now = self.loop.time()

@@ -7,7 +7,6 @@ be in the next, here and elsewhere, so that they stay together.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -77,10 +76,8 @@ class Together(Generic[_K, _V]):
     def _begin(self) -> _Queue[_K, _V]:
         waiting: list[tuple[_K, asyncio.Future[_V]]] = []
         wake = asyncio.Event()
-        # In a context of its own: what it logs belongs to no request, not even to the first.
-        work = self._work(self._make(), waiting, wake)
         loop = asyncio.get_running_loop()
-        return _Queue(loop, waiting, wake, loop.create_task(work, context=contextvars.Context()))
+        return _Queue(loop, waiting, wake, loop.create_task(self._work(self._make(), waiting, wake)))
 
     async def _work(
         self, answerer: Answerer[_K, _V], waiting: list[tuple[_K, asyncio.Future[_V]]], wake: asyncio.Event

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
+from contextvars import ContextVar
 
 import pytest
 import uvloop
@@ -55,6 +58,28 @@ def test_a_tag_comes_back_untouched(on_a_loop):
             return [(await http.fetch(Request(url, tag="t"))).tag for url in (server.url, "http://[x/")]
 
         assert on_a_loop(work) == ["t", "t"]
+
+
+def test_nothing_is_kept_of_the_context_of_a_request(on_a_loop):
+    class Thing:
+        """What something weak can refer to."""
+
+    held = ContextVar("held")
+
+    async def ask(http, url):
+        thing = Thing()
+        held.set(thing)
+        assert (await http.fetch(Request(url))).status == 200
+        return weakref.ref(thing)
+
+    async def work(http):
+        things = [await asyncio.create_task(ask(http, server.url)) for _ in range(2)]
+        await asyncio.sleep(0)
+        gc.collect()
+        return [thing() for thing in things]
+
+    with peer() as server:
+        assert on_a_loop(work) == [None, None]
 
 
 def test_many_at_once_share_few_connections(on_a_loop, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from contextvars import ContextVar
 
 import pytest
 
@@ -28,6 +29,21 @@ async def here(own):
 
 async def taken(own):
     return own.taken()
+
+
+def test_it_is_made_in_a_context_of_its_own():
+    colour = ContextVar("colour", default="none")
+    seen = PerLoop(lambda: [colour.get(), asyncio.get_running_loop().create_task(soon())])
+
+    async def soon():
+        return colour.get()
+
+    async def main():
+        colour.set("red")
+        now, later = seen.here()
+        return now, await later, colour.get()
+
+    assert asyncio.run(main()) == ("none", "none", "red")
 
 
 def test_a_loop_that_runs_on_another_thread_by_now_is_not_the_one_here(own):

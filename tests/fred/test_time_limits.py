@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextvars import ContextVar
 
 import pytest
 import uvloop
@@ -89,6 +92,28 @@ def test_one_timer_serves_those_that_follow_each_other(run):
         assert not limits._open
 
     run(main())
+
+
+def test_the_timer_holds_nothing_of_the_request_that_set_it(run):
+    class Thing:
+        """What something weak can refer to."""
+
+    held = ContextVar("held")
+
+    async def limited():
+        thing = Thing()
+        held.set(thing)
+        with TimeLimit(10):
+            return weakref.ref(thing)
+
+    async def main():
+        with TimeLimit(20):
+            thing = await asyncio.create_task(limited())
+            await asyncio.sleep(0)
+            gc.collect()
+            return thing()
+
+    assert run(main()) is None
 
 
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
