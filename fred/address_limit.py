@@ -22,6 +22,7 @@ HEALTH: Final = "/health"
 OVER_LIMIT: Final = "fred.over_limit"
 """Scope key that is there when a request was let in without a token."""
 MOST_SCARCE: Final = 10_000
+"""Refused addresses that are remembered; one more, and all are forgotten."""
 _TELL_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)

@@ -39,13 +39,10 @@ def on_a_loop(valkey):
 
 def test_work_begins_ahead_until_the_address_is_refused_and_again_once_it_is_let_in(on_a_loop, valkey):
     async def work(limit, begun):
-        found = []
-        for _ in range(3):
-            found.append((await limit.admits(SCOPE, "1.2.3.4"), len(begun)))
+        first = [(await limit.admits(SCOPE, "1.2.3.4"), len(begun)) for _ in range(3)]
         valkey.flushdb()
-        for _ in range(2):
-            found.append((await limit.admits(SCOPE, "1.2.3.4"), len(begun)))
-        return found, [one.draw and one.draw.remaining for one in begun]
+        again = [(await limit.admits(SCOPE, "1.2.3.4"), len(begun)) for _ in range(2)]
+        return first + again, [one.draw and one.draw.remaining for one in begun]
 
     told, draws = on_a_loop(work)
     assert told == [(True, 1), (False, 2), (False, 2), (True, 2), (False, 3)]
