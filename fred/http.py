@@ -137,7 +137,7 @@ class Multi:
     def break_off(self, chosen: Callable[[object], bool], *, reason: str) -> None:
         """End running requests whose tag is chosen; what they may have sent stays unknown. For the loop's owner only.
 
-        Their responses, ambiguous with this reason, come out of the next `poll`.
+        Their responses, ambiguous with this reason, are heard at once, or come out of the next `poll`.
         """
         for easy, (transfer, _) in list(self._running.items()):
             if chosen(transfer.request.tag):
