@@ -144,13 +144,16 @@ class _Session:
         answer = self._answer
         try:
             self._libpq.consume_input()
-            while not self._libpq.is_busy():
+            while True:
+                if self._libpq.is_busy():
+                    # The end may have come with what was read just now, and the loop tells of both only once.
+                    self._libpq.consume_input()
+                    if self._libpq.is_busy():
+                        return
                 result = self._libpq.get_result()
                 if result is None:
                     break
                 self._results.append(result)
-            else:
-                return
         except psycopg.Error as error:
             if self.is_lost:
                 self._loop.remove_reader(self._socket)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import select
 import socket
+import struct
+import threading
 
 import psycopg
 import pytest
+import uvloop
 from django.db import connection, connections
 
 from fred import loop_database
@@ -206,6 +211,76 @@ def has_ended(pid):
             return cursor.fetchone()[0]
     finally:
         connection.close()
+
+
+FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+
+
+class Hurried:
+    """Stands before the database and, told to, answers the next statement as one that ends the session: all at once."""
+
+    def __init__(self, host, port):
+        self.is_cutting, self.cut = threading.Event(), threading.Event()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._there = (host, port)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._server.accept()
+                there = socket.create_connection(self._there)
+                threading.Thread(target=self._copy, args=(here, there, True), daemon=True).start()
+                threading.Thread(target=self._copy, args=(there, here, False), daemon=True).start()
+
+    def _copy(self, source, target, is_client):
+        with contextlib.suppress(OSError):
+            while True:
+                select.select([source], [], [])
+                if is_client and self.is_cutting.is_set():
+                    self.is_cutting.clear()
+                    source.sendall(b"E" + struct.pack("!I", len(FATAL) + 4) + FATAL)
+                    source.close()  # what the client sent is not read: the end is a reset
+                    target.close()
+                    self.cut.set()
+                    return
+                data = source.recv(65536)
+                if not data:
+                    return
+                target.sendall(data)
+
+    def close(self):
+        self._server.close()
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_end_that_comes_together_with_its_reason_is_seen_at_once(make_loop, monkeypatch):
+    found = connection.get_connection_params()
+    hurried = Hurried(found["host"], int(found["port"]))
+    monkeypatch.setitem(connections.settings["default"], "HOST", "127.0.0.1")
+    monkeypatch.setitem(connections.settings["default"], "PORT", str(hurried.port))
+
+    async def main():
+        opened = LoopConnection()
+        try:
+            first = await pid_of(opened)
+            hurried.is_cutting.set()
+            asking = asyncio.ensure_future(pid_of(opened))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert hurried.cut.wait(10)  # the loop sees nothing of it until all of it is there
+            async with asyncio.timeout(5):
+                return first, await asking
+        finally:
+            await opened.close()
+
+    try:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            first, second = runner.run(main())
+    finally:
+        hurried.close()
+    assert first != second
 
 
 def is_asleep(pid):
