@@ -12,14 +12,15 @@ half-open breaker are written.
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Final
 
 import structlog
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.commands.core import Script
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
@@ -146,6 +147,7 @@ class Breaker:
         self._key = key or f"fred:cb:{name}"
         self._limits = (threshold, int(open_for * 1000), int(probe_for * 1000), _KEPT_MS)
         self._fresh_for = fresh_for
+        self._client = client
         self._enter = client.register_script(_ENTER)
         self._record = client.register_script(_RECORD)
         self._lock = threading.Lock()
@@ -185,27 +187,42 @@ class Breaker:
         now, spare = time.monotonic(), self._fresh_for / 4
         return now - view.at < self._fresh_for + (spare if now - self._asked_at < spare else 0.0)
 
-    def _run(self, script: Any, *arguments: object, probe_ms: int | None = None) -> bool | None:
+    def _run(self, script: Script, *arguments: str | int, probe_ms: int | None = None) -> bool | None:
         """Run a script and keep what it saw; None while Valkey does not answer. Whoever changed the state logs it."""
-        if time.monotonic() < self._quiet_until:
+        if self._is_quiet():
+            return None
+        threshold, open_ms, usual_probe_ms, kept_ms = self._limits
+        limits = (threshold, open_ms, usual_probe_ms if probe_ms is None else probe_ms, kept_ms)
+        return on_loop.brief(self._ask, script, [*limits, *arguments])
+
+    def _ask(self, script: Script, arguments: Sequence[str | int]) -> bool | None:
+        if self._is_quiet():  # it became so while this waited for a thread: one pause is enough for all of them
             return None
         try:
-            threshold, open_ms, usual_probe_ms, kept_ms = self._limits
-            limits = (threshold, open_ms, usual_probe_ms if probe_ms is None else probe_ms, kept_ms)
-            answer = cast("list[Any]", on_loop.brief(script, keys=[self._key], args=[*limits, *arguments]))
+            word, failures, generation, wait, admitted, was = script(keys=[self._key], args=arguments)
+            state, before = _state(word), _state(was)
+            view = View(state, int(failures), int(generation), int(wait) / 1000, time.monotonic())
         except (RedisError, OSError) as error:
-            with self._lock:
-                self._quiet_until = time.monotonic() + _QUIET_S
-                self._view = View()
-            log.debug("breaker not reached", backend=self.name, error=str(error))
+            self._be_quiet(error)
             return None
-        word, failures, generation, wait, admitted, was = answer
-        state, before = _state(word), _state(was)
+        except (TypeError, ValueError) as error:  # no answer of our script: whose then are the next ones?
+            self._client.connection_pool.disconnect()
+            self._be_quiet(error)
+            return None
         with self._lock:
-            self._view = View(state, int(failures), int(generation), int(wait) / 1000, time.monotonic())
+            self._view = view
         if before is not state:
             log.warning("circuit breaker state change", backend=self.name, **{"from": before, "to": state})
         return bool(admitted)
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() < self._quiet_until
+
+    def _be_quiet(self, error: Exception) -> None:
+        with self._lock:
+            self._quiet_until = time.monotonic() + _QUIET_S
+            self._view = View()
+        log.debug("breaker not reached", backend=self.name, error=str(error))
 
 
 def _state(word: bytes | str) -> State:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -226,3 +227,27 @@ def test_on_an_event_loop_a_thread_asks_and_only_when_nothing_is_known(valkey):
         return calm, one.enter()
 
     assert asyncio.run(on_loop.run(view, aside=aside, briefly=aside)) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["5", "false", "{}", "redis.status_reply('OK')", "{'closed', 'x', 0, 0, 1, 'closed'}", "{1, 2, 3, 4, 5, 6}"],
+)
+def test_what_is_no_answer_of_ours_counts_as_a_valkey_that_is_away(answer, valkey, monkeypatch):
+    monkeypatch.setattr(breaker, "_ENTER", f"redis.call('INCR', 'asked') return {answer}")
+    one = Breaker(valkey, "b1")
+    assert [one.enter(), one.enter(), one.view().state] == [0, 0, State.CLOSED]
+    assert valkey.get("asked") == b"1"
+
+
+def test_those_who_wait_for_a_thread_while_valkey_does_not_answer_do_not_ask_it_again(valkey, monkeypatch):
+    monkeypatch.setattr(breaker, "_ENTER", "redis.call('INCR', 'asked') return 5")
+    one = Breaker(valkey, "b1")
+
+    async def many(aside):
+        return await asyncio.gather(*(on_loop.run(one.enter, aside=aside, briefly=aside) for _ in range(20)))
+
+    with ThreadPoolExecutor(1) as thread:
+        found = asyncio.run(many(lambda function: asyncio.wrap_future(thread.submit(function))))
+    assert found == [0] * 20
+    assert valkey.get("asked") == b"1"
