@@ -24,8 +24,10 @@ from fred.http import Tls
 
 FRESH_S = 1.5
 """How old a process's view of the rows may be."""
-SPARE_S = 0.5
-"""How much older while somebody reads them anew; a fence is seen everywhere within both times together."""
+SPARE_S = 2.5
+"""How much older while somebody reads them anew; a fence is seen everywhere within both times together.
+
+A pool of connections whose session was lost pauses for a second or two before it opens the next."""
 UNSETTLED = "its dialect is not known yet"
 UNSERVED = "it speaks the current dialect, which nothing is pushed in"
 
@@ -48,13 +50,19 @@ class _View:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._known = _Known()
 
     def now(self) -> _Known:
-        known = self._known
-        if known.is_fresh(settings.FRED.backends, spare_s=SPARE_S if self._lock.locked() else 0.0):
+        known, config = self._known, settings.FRED.backends
+        if known.is_fresh(config):
             return known
-        return on_loop.brief(self._read)
+        if self._turn.acquire(blocking=False):
+            try:
+                return on_loop.brief(self._read)
+            finally:
+                self._turn.release()
+        return known if known.is_fresh(config, spare_s=SPARE_S) else on_loop.brief(self._read)
 
     def _read(self) -> _Known:
         config = settings.FRED.backends
