@@ -7,13 +7,13 @@ from datetime import datetime
 import msgspec
 
 from backends.envelope import clean
-from backends.wire import read_time
+from backends.wire import Count, read_time
 
 
 class _Release(msgspec.Struct):
     """One release on the wire."""
 
-    version: int = 0
+    version: Count = 0
     status: str = ""
     image: str | None = None
     created_at: str | None = None

@@ -4,7 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -26,6 +26,9 @@ from backends.contract import (
 from backends.envelope import clean
 
 _T = TypeVar("_T")
+# What fits where it is kept and told; an answer with a larger number is malformed. A tenant chooses a quantity.
+Count = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Quantity = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _NO_YEAR: Final = 1
 """Servers written in Go send the year 1 for "no time"."""
 NO_TIME: Final = "0001-01-01T00:00:00Z"
@@ -38,7 +41,7 @@ class Item(msgspec.Struct, gc=False):
     """A lease item on the wire."""
 
     sku: str = ""
-    quantity: int = 0
+    quantity: Quantity = 0
     service_name: str | None = None
     custom_domain: str | None = None
 
@@ -47,7 +50,7 @@ class Budget(msgspec.Struct, gc=False):
     """A terminal budget on the wire."""
 
     verdict: str = ""
-    consecutive_failures: int = 0
+    consecutive_failures: Count = 0
 
 
 class Row(msgspec.Struct):
@@ -57,12 +60,12 @@ class Row(msgspec.Struct):
     status: str = ""
     created_at: str | None = None
     provider_uuid: str | None = None
-    fail_count: int = 0
+    fail_count: Count = 0
     reason: str | None = None
     message: str | None = None
     retained_until: str | None = None
     tenant: str | None = None
-    quantity: int = 0
+    quantity: Quantity = 0
     items: list[Item] | None = None
     image: str | None = None
     sku: str | None = None
@@ -103,7 +106,7 @@ class PortInfo(msgspec.Struct, gc=False):
 class InstanceInfo(msgspec.Struct):
     """An instance on the wire."""
 
-    instance_index: int = 0
+    instance_index: Count = 0
     container_id: str | None = None
     image: str | None = None
     status: str | None = None
@@ -342,7 +345,7 @@ def provision_json(info: ProvisionInfo) -> dict[str, Any]:
         "lease_uuid": str(info.lease_uuid),
         "provider_uuid": str(info.provider_uuid or ""),
         "status": info.status.value,
-        "created_at": time_text(info.created_at) if info.created_at else "0001-01-01T00:00:00Z",
+        "created_at": time_text(info.created_at) if info.created_at else NO_TIME,
         "fail_count": info.fail_count,
         "quantity": info.quantity,
         **_present(optional),
@@ -354,14 +357,8 @@ def _ports_json(ports: Mapping[str, Port]) -> dict[str, object]:
 
 
 def _instance_json(instance: Instance) -> dict[str, object]:
-    optional: dict[str, object] = {
-        "container_id": instance.container_id,
-        "image": instance.image,
-        "status": instance.status,
-        "fqdn": instance.fqdn,
-        "ports": _ports_json(instance.ports),
-    }
-    return {"instance_index": instance.instance_index, **_present(optional)}
+    words = {name: getattr(instance, name) for name in ("container_id", "image", "status", "fqdn")}
+    return {"instance_index": instance.instance_index, **_present({**words, "ports": _ports_json(instance.ports)})}
 
 
 def info_json(info: LeaseInfo) -> dict[str, object]:

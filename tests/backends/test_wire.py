@@ -1,5 +1,6 @@
 """What backends write, as facts: times to the digit, words we don't know, numbers where text belongs."""
 
+import json
 import tracemalloc
 from datetime import UTC, datetime
 from uuid import UUID
@@ -9,6 +10,7 @@ import pytest
 
 from backends import wire
 from backends.contract import ProvisionStatus, TerminalBudget
+from backends.releases import read_releases
 
 LEASE = UUID("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")
 
@@ -51,6 +53,32 @@ def test_ta131_a_terminal_budget_is_read_and_its_absence_is_none():
     assert provision(terminal_budget=reported).terminal_budget == TerminalBudget("exhausted", 3)
     assert provision().terminal_budget is None
     assert provision(terminal_budget=None).terminal_budget is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (wire.ProvisionsPage, {"provisions": [{"lease_uuid": str(LEASE), "fail_count": 2**31}]}),
+        (wire.ProvisionsPage, {"provisions": [{"lease_uuid": str(LEASE), "items": [{"quantity": 2**63}]}]}),
+        (wire.ProvisionsPage, {"provisions": [{"lease_uuid": str(LEASE), "quantity": 10**30}]}),
+        (wire.Row, {"lease_uuid": str(LEASE), "fail_count": 10**30}),
+        (wire.Row, {"lease_uuid": str(LEASE), "terminal_budget": {"consecutive_failures": -(10**30)}}),
+        (wire.Info, {"instances": [{"instance_index": 2**31}]}),
+    ],
+)
+def test_a_number_that_can_not_be_kept_or_told_makes_an_answer_malformed(kind, body):
+    with pytest.raises(msgspec.ValidationError):
+        wire.decode(json.dumps(body).encode(), kind)
+
+
+def test_a_release_has_a_version_that_can_be_told():
+    with pytest.raises(ValueError, match="version"):
+        read_releases(b'[{"version": 2147483648}]')
+
+
+def test_the_largest_numbers_are_kept():
+    found = provision(fail_count=2**31 - 1, items=[{"sku": "s", "quantity": 2**63 - 1}])
+    assert (found.fail_count, found.items[0].quantity) == (2**31 - 1, 2**63 - 1)
 
 
 @pytest.mark.parametrize(("port", "text"), [("8080", "8080"), (8080, "8080"), (None, ""), ("", ""), (-1, "-1")])
