@@ -102,7 +102,7 @@ SELECT 'fred_reconciler_sweep_complete', '', '', complete::int
 _DUE: Final = """
 WITH due AS (
     SELECT 'lease' AS kind, due_at FROM leases_lease WHERE due_at <= now()
-    UNION ALL SELECT 'backend', due_at FROM placements_operation WHERE due_at <= now()
+    UNION ALL SELECT 'backend', due_at FROM placements_operation WHERE due_at <= now() AND settled_at IS NULL
     UNION ALL SELECT 'backend', due_at FROM placements_teardown WHERE due_at <= now()
     UNION ALL SELECT 'backend', due_at FROM placements_maintenancecommand WHERE due_at <= now() AND state = 'reserved'
     UNION ALL SELECT 'chain', due_at FROM leases_chainaction WHERE due_at <= now()

@@ -46,11 +46,10 @@ class Lease(Due):
 
     class Meta(Due.Meta):
         abstract = False
+        # A lease is updated a dozen times on its way to ACTIVE, and nearly each time writes into all of these.
         indexes = [
             models.Index(fields=["due_at"], name="lease_due", condition=Q(due_at__isnull=False)),
-            models.Index(fields=["phase"], name="lease_phase"),
             models.Index(fields=["chain_state", "uuid"], name="lease_state"),
-            models.Index(fields=["tenant"], name="lease_tenant_active", condition=Q(chain_state=2)),
         ]
 
     def __str__(self) -> str:
@@ -90,7 +89,8 @@ class ChainEvent(models.Model):
     """One event of a lease of ours. Each type happens at most once in a lease's life: a replay finds its row."""
 
     chain_id = models.TextField()
-    lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid")
+    # The unique constraint below begins with the lease: an index of its own would only cost.
+    lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid", db_index=False)
     type = models.TextField()
     height = models.BigIntegerField()
     tx_hash = models.TextField(default="", blank=True)
@@ -98,7 +98,7 @@ class ChainEvent(models.Model):
     seen_at = models.DateTimeField(db_default=Now(), db_index=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["chain_id", "lease", "type"], name="chain_event_once")]
+        constraints = [models.UniqueConstraint(fields=["lease", "chain_id", "type"], name="chain_event_once")]
 
     def __str__(self) -> str:
         return f"{self.type} {self.lease_id}"
@@ -223,11 +223,12 @@ class ChainAction(Due):
         MOOT = "moot"
         FAILED = "failed"
 
-    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid")
+    # Two of the indexes below begin with the lease and with the transaction.
+    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid", db_index=False)
     verb = models.TextField(choices=Verb.choices)
     reason = models.TextField(default="", blank=True, help_text="Written on chain; at most 256 bytes.")
     state = models.TextField(choices=State.choices, default=State.QUEUED)
-    tx = models.ForeignKey(ChainTx, models.SET_NULL, null=True, blank=True)
+    tx = models.ForeignKey(ChainTx, models.SET_NULL, null=True, blank=True, db_index=False)
     operation_id = models.UUIDField(null=True, blank=True)
     valid_until = models.DateTimeField(null=True, blank=True, help_text="Past it nobody signs a reject or close.")
     lease_epoch = models.BigIntegerField(

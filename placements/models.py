@@ -26,7 +26,8 @@ class Placement(models.Model):
 
     lease = models.OneToOneField(Lease, models.PROTECT, primary_key=True, db_column="lease_uuid")
     status = models.TextField(choices=Status.choices, default=Status.ATTEMPTED)
-    backend = models.ForeignKey(Backend, models.PROTECT, null=True, blank=True, db_column="backend")
+    # A backend's row is never deleted, and who asks for all of one backend reads many: an index would only cost.
+    backend = models.ForeignKey(Backend, models.PROTECT, null=True, blank=True, db_column="backend", db_index=False)
     storage_id = models.UUIDField(null=True, blank=True)
     candidates = ArrayField(models.TextField(), default=list, blank=True)
     lifecycle_id = models.UUIDField(
@@ -58,13 +59,20 @@ class Operation(Due):
         PROVISION = "provision"
         RESTORE = "restore"
 
+    # Nearly every update writes into all indexes of a row: a foreign key has none where another one does its work.
     id = models.UUIDField(primary_key=True)
-    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid")
+    lease = models.ForeignKey(Lease, models.PROTECT, db_column="lease_uuid", db_index=False)
     kind = models.TextField(choices=Kind.choices, default=Kind.PROVISION)
     source_lease = models.ForeignKey(
-        Lease, models.PROTECT, null=True, blank=True, db_column="source_lease_uuid", related_name="restores"
+        Lease,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        db_column="source_lease_uuid",
+        db_index=False,
+        related_name="restores",
     )
-    backend = models.ForeignKey(Backend, models.PROTECT, db_column="backend")
+    backend = models.ForeignKey(Backend, models.PROTECT, db_column="backend", db_index=False)
     storage_id = models.UUIDField(null=True, blank=True)
     tenant = models.TextField()
     provider_uuid = models.UUIDField()
@@ -109,11 +117,14 @@ class Operation(Due):
             ),
         ]
         indexes = [
-            models.Index(fields=["due_at"], name="operation_due", condition=Q(due_at__isnull=False)),
+            # Claims go backend by backend, oldest first. With all that a claim asks for in the condition this is the
+            # narrowest index also to a planner without statistics, which else reads and sorts the whole backlog.
             models.Index(
-                fields=["backend", "due_at"], name="operation_due_backend", condition=Q(due_at__isnull=False)
-            ),  # claims go backend by backend, oldest first
-            models.Index(fields=["backend"], name="operation_open_backend", condition=Q(settled_at__isnull=True)),
+                fields=["backend", "due_at"],
+                name="operation_due_open",
+                condition=Q(due_at__isnull=False, settled_at__isnull=True),
+            ),
+            models.Index(fields=["source_lease"], name="operation_source", condition=Q(source_lease__isnull=False)),
             models.Index(fields=["lease", "settled_at"], name="operation_lease"),
         ]
 

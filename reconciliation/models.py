@@ -58,7 +58,8 @@ class SweepBackend(models.Model):
 class DecisionRecord(models.Model):
     """A decision other than "nothing new": what was decided for a lease, and on which grounds."""
 
-    lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid")
+    # The index below begins with the lease: one of its own would only cost.
+    lease = models.ForeignKey(Lease, models.CASCADE, db_column="lease_uuid", db_index=False)
     decision = models.TextField()
     phase = models.TextField(default="", blank=True)
     reason = models.TextField(default="", blank=True)
