@@ -16,7 +16,6 @@ from django.conf import settings
 
 from fred import counting, metrics
 from leases import events
-from leases import sql as lease_sql
 from placements import transitions
 from placements.callback_urls import callback_urls
 from placements.outcomes import RESTARTING
@@ -77,7 +76,6 @@ def start_provision(leases: Sequence[Decided], outcome: Outcome) -> None:
         rows.append((id_, one.uuid, one.act.backend, digest, urls.operation, urls.lifecycle))
         outcome.tell(one.uuid, "provisioning")
     sql.insert_operations(rows, valid_for=VALID_FOR)
-    lease_sql.touch(one.uuid for one in leases)
     counting.count(metrics.RECONCILER_ACTIONS.labels("provisioned"), len(leases))
     outcome.dispatch = True
 
@@ -85,7 +83,6 @@ def start_provision(leases: Sequence[Decided], outcome: Outcome) -> None:
 def push(leases: Sequence[Decided], outcome: Outcome) -> None:
     """Make operations due again, with a new validity."""
     sql.renew_operations([one.act.operation for one in leases], valid_for=VALID_FOR)
-    lease_sql.touch(one.uuid for one in leases)
     outcome.dispatch = True
 
 
@@ -104,7 +101,6 @@ def record_outcome(leases: Sequence[Decided], outcome: Outcome) -> None:
         operation = one.facts.operation
         if operation is not None and operation.is_restore and one.act.to is OperationState.ACCEPTED:
             outcome.tell(one.uuid, RESTARTING)
-    lease_sql.touch(one.uuid for one in leases)
 
 
 def give_up(leases: Sequence[Decided], outcome: Outcome) -> None:
@@ -179,9 +175,7 @@ def drop_actions(leases: Sequence[Decided], outcome: Outcome) -> None:
 def send_teardown(leases: Sequence[Decided], outcome: Outcome) -> None:
     """Want what backends hold removed; the payload goes a while later."""
     sql.want_teardowns([(one.uuid, backend, one.act.cause) for one in leases for backend in one.act.backends])
-    uuids = [one.uuid for one in leases]
-    sql.let_go_of_payloads(uuids, kept_for=PAYLOAD_KEPT_FOR)
-    lease_sql.touch(uuids)
+    sql.let_go_of_payloads([one.uuid for one in leases], kept_for=PAYLOAD_KEPT_FOR)
     counting.count(metrics.RECONCILER_ACTIONS.labels("deprovisioned"), sum(bool(one.facts.listed) for one in leases))
     for one in leases:
         if one.facts.last_status != "deprovisioning":
@@ -238,6 +232,19 @@ ACTS: Mapping[type, Callable[[Sequence[Decided], Outcome], None]] = {
 WRITES_PLACEMENTS: Final = (d.StartProvision, d.Settle, d.GiveUp, d.EndWithLease, d.Acknowledge, d.Adopt)
 """Acts that say where a lease is, or that it is nowhere."""
 
+TOUCHES: Final = (
+    d.StartProvision,
+    d.Push,
+    d.RecordOutcome,
+    d.GiveUp,
+    d.Settle,
+    d.EndWithLease,
+    d.SendTeardown,
+    d.Conclude,
+    d.EndCommands,
+)
+"""Acts about something at a backend's side. The finish says so of their leases, in the update that it makes anyway."""
+
 
 def act(decided: Iterable[Decided]) -> Outcome:
     """Write the acts of these leases, all of a kind together, and their status events."""
@@ -274,4 +281,3 @@ def _settle(leases: Sequence[Decided], *, outcome: str) -> None:
         counting.count(metrics.PROVISIONINGS.labels(outcome, backend, kind))
         if seconds is not None:
             counting.observe(metrics.PROVISIONING_SECONDS.labels(backend, kind), seconds)
-    lease_sql.touch(one.uuid for one in leases)

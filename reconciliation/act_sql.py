@@ -259,17 +259,19 @@ def insert_records(rows: Sequence[tuple[UUID, str, str, str]]) -> None:
         )
 
 
-def finish(rows: Sequence[tuple[UUID, int, str | None, str, timedelta | None, str | None]]) -> dict[UUID, int]:
-    """End the looks of leases still at their claimed epoch (lease, epoch, phase, reason, interval, error).
+def finish(rows: Sequence[tuple[UUID, int, str | None, str, timedelta | None, str | None, bool]]) -> dict[UUID, int]:
+    """End the looks of leases still at their claimed epoch (lease, epoch, phase, reason, interval, error, touched).
 
     Return those with the epoch this left. A null phase stays; a null interval means at rest. With an error the attempt
-    counts as failed and the interval is its back-off. What moved on in between is left alone, and stays due.
+    counts as failed and the interval is its back-off. ``touched``: inventory walks begun before now prove nothing about
+    the lease any more. What moved on in between is left alone, and stays due.
     """
     return dict(
         _run(
             """
             WITH done AS (SELECT * FROM unnest(%s::uuid[], %s::bigint[], %s::text[], %s::text[], %s::interval[],
-                                               %s::text[]) AS d(uuid, epoch, phase, reason, after, error)),
+                                               %s::text[], %s::bool[])
+                                     AS d(uuid, epoch, phase, reason, after, error, touched)),
                  mine AS (SELECT l.uuid FROM leases_lease AS l JOIN done AS d ON d.uuid = l.uuid AND d.epoch = l.epoch
                            ORDER BY l.uuid FOR NO KEY UPDATE OF l)
             UPDATE leases_lease AS l
@@ -277,7 +279,8 @@ def finish(rows: Sequence[tuple[UUID, int, str | None, str, timedelta | None, st
                    attempts = CASE WHEN d.error IS NULL THEN 0 ELSE l.attempts END,
                    last_error = COALESCE(d.error, ''),
                    phase_at = CASE WHEN COALESCE(d.phase, l.phase) <> l.phase THEN now() ELSE l.phase_at END,
-                   phase = COALESCE(d.phase, l.phase), reason = d.reason, looked_at = clock_timestamp()
+                   phase = COALESCE(d.phase, l.phase), reason = d.reason, looked_at = clock_timestamp(),
+                   touched_at = CASE WHEN d.touched THEN clock_timestamp() ELSE l.touched_at END
               FROM mine JOIN done AS d ON d.uuid = mine.uuid
              WHERE l.uuid = mine.uuid
          RETURNING l.uuid, l.epoch

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from leases import sql as lease_sql
 from placements import command_sql, command_transitions
 from placements.command_status import CommandState
 from reconciliation import act_sql as sql
@@ -24,7 +23,6 @@ def conclude(leases: Sequence[Decided], outcome: Outcome) -> None:
     for one in leases:
         for status, error in one.act.events:
             outcome.tell(one.uuid, status, error)
-    lease_sql.touch(one.uuid for one in leases)
 
 
 def push_command(leases: Sequence[Decided], outcome: Outcome) -> None:
@@ -37,7 +35,6 @@ def end_commands(leases: Sequence[Decided], _outcome: Outcome) -> None:
     """The lease ended first: nothing of its commands is sent or expected any more; answers that were given stay."""
     _move([result for one in leases for result in one.act.ended])
     command_sql.finish_unheard([one.uuid for one in leases])
-    lease_sql.touch(one.uuid for one in leases)
 
 
 def _move(results: Sequence[d.CommandResult]) -> None:

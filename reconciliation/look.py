@@ -21,7 +21,7 @@ from fred.tasks import DISPATCH, LANES, LOOK, hint
 from leases.models import Lease
 from placements import dispatch, routing
 from reconciliation import act_sql, facts, facts_sql, placement_writes, rotation
-from reconciliation.act import WRITES_PLACEMENTS, Decided, Outcome, act
+from reconciliation.act import TOUCHES, WRITES_PLACEMENTS, Decided, Outcome, act
 from reconciliation.decide import decide
 from reconciliation.decisions import Decision, Need, Rest, StartProvision, Wait
 from reconciliation.facts_types import LeaseFacts, Limits, NeedKind, WorldFact
@@ -106,7 +106,7 @@ class Looker:
             metrics.STUCK_LEASES.inc()
         text = f"{type(error).__name__}: {error}"[:500]
         with transaction.atomic():
-            act_sql.finish([(claim.pk, claim.epoch, None, "error", due.back_off(claim.attempts), text)])
+            act_sql.finish([(claim.pk, claim.epoch, None, "error", due.back_off(claim.attempts), text, False)])
 
     def _look(self, epochs: Mapping[UUID, int], attempts: Mapping[UUID, int]) -> bool:
         known, now = self.gather(epochs, self.sources)
@@ -223,7 +223,8 @@ def _finish(
     rows = []
     for uuid, one in decisions.items():
         after = due.back_off(attempts[uuid]) if one.failed else _interval(one)
-        rows.append((uuid, epochs[uuid], one.phase, one.reason, after, one.reason if one.failed else None))
+        error, touched = one.reason if one.failed else None, isinstance(one.act, TOUCHES)
+        rows.append((uuid, epochs[uuid], one.phase, one.reason, after, error, touched))
 
     def write() -> tuple[Outcome, dict[UUID, int]]:
         left = act_sql.finish(rows)
