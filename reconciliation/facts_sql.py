@@ -79,45 +79,34 @@ def fresh(uuids: Sequence[UUID]) -> set[UUID]:
     return {row[0] for row in found}
 
 
-KINDS = (
-    "open_operations",
-    "histories",
-    "placements",
-    "actions",
-    "teardowns",
-    "callbacks",
-    "statuses",
-    "listed",
-    "retained",
-    "commands",
+KINDS = {
+    "open_operations": ("placements_operation", "settled_at IS NULL"),
+    "histories": ("placements_operation", "settled_at IS NOT NULL"),
+    "placements": ("placements_placement", "TRUE"),
+    "actions": ("leases_chainaction", "TRUE"),
+    "teardowns": ("placements_teardown", "TRUE"),
+    "callbacks": ("placements_callback", "applied_at IS NULL"),
+    "statuses": ("leases_statusevent", "TRUE"),
+    "listed": ("placements_provision", "TRUE"),
+    "retained": ("placements_retention", "TRUE"),
+    "commands": ("placements_maintenancecommand", "finished_at IS NULL"),
+}
+"""What :func:`present` tells apart: rows of which table, and which of them."""
+
+# The array comes out of a query: its length is unknown to the planner, which goes through an index then. With its
+# values in sight, or with an EXISTS for each lease, it would rather read whole tables.
+_PRESENT = "WITH wanted AS (SELECT %s::uuid[] AS leases) " + " UNION ".join(
+    f"SELECT '{kind}', lease_uuid FROM {table} WHERE lease_uuid = ANY((SELECT leases FROM wanted)::uuid[]) AND {which}"
+    for kind, (table, which) in KINDS.items()
 )
-"""What :func:`present` tells apart."""
 
 
 def present(uuids: Sequence[UUID]) -> dict[str, list[UUID]]:
     """For each kind of row, those of these leases that have any: a new lease has none, and nothing is read for it."""
-    found = rows(
-        """
-        SELECT n.lease,
-               EXISTS (SELECT FROM placements_operation WHERE lease_uuid = n.lease AND settled_at IS NULL),
-               EXISTS (SELECT FROM placements_operation WHERE lease_uuid = n.lease AND settled_at IS NOT NULL),
-               EXISTS (SELECT FROM placements_placement WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM leases_chainaction WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM placements_teardown WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM placements_callback WHERE lease_uuid = n.lease AND applied_at IS NULL),
-               EXISTS (SELECT FROM leases_statusevent WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM placements_provision WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM placements_retention WHERE lease_uuid = n.lease),
-               EXISTS (SELECT FROM placements_maintenancecommand WHERE lease_uuid = n.lease AND finished_at IS NULL)
-          FROM unnest(%s::uuid[]) AS n(lease)
-        """,
-        list(uuids),
-    )
-    columns = list(zip(*found, strict=True)) or [()] * (len(KINDS) + 1)
-    return {
-        kind: [uuid for uuid, has in zip(columns[0], column, strict=True) if has]
-        for kind, column in zip(KINDS, columns[1:], strict=True)
-    }
+    found: dict[str, set[UUID]] = {kind: set() for kind in KINDS}
+    for kind, lease in rows(_PRESENT, list(uuids)):
+        found[kind].add(lease)
+    return {kind: [uuid for uuid in uuids if uuid in leases] for kind, leases in found.items()}
 
 
 def open_operations(uuids: Sequence[UUID]) -> list[tuple[Any, ...]]:
