@@ -70,7 +70,11 @@ class Judge:
             noticed.fault("other_history", text)
             _suspect(memory, Suspicion.OTHER_HISTORY, text)
             return text
-        _remember(header, memory)
+        is_borne_out = _is_borne_out(header, memory, rpc)
+        if is_borne_out is False:
+            return f"the node has another block than its header {header.height} says"
+        if is_borne_out:
+            _remember(header, memory)
         if memory.suspect_reason:
             end(operator=False)
         return ""
@@ -130,18 +134,40 @@ def _is_other(header: Header, memory: suspect_sql.Memory, rpc: NodeRpc) -> bool:
         return header.block_hash != memory.known_hash
     if header.height == memory.known_height + 1 and header.last_hash:
         return header.last_hash != memory.known_hash
+    return _hash_at(memory.known_height, rpc) not in {None, memory.known_hash}
+
+
+def _hash_at(height: int, rpc: NodeRpc) -> str | None:
+    """The hash of the node's block at a height, None when it holds none. Raises `ChainUnavailable`."""
     try:
-        found = rpc.block_hash(memory.known_height)
+        return rpc.block_hash(height) or None
     except ChainUnavailable:
         raise
     except RpcError:
-        return False
-    return bool(found) and found != memory.known_hash
+        return None
+
+
+def _is_borne_out(header: Header, memory: suspect_sql.Memory, rpc: NodeRpc) -> bool | None:
+    """Whether the node itself has the block that is to be remembered, where the header does not follow the known one.
+
+    A header may be older than the answers beside it: told by a chain that was in its place a moment ago. None: the node
+    does not hold the block, which proves nothing.
+    """
+    height, block_hash = _named(header)
+    if memory.known_height is None or not block_hash or height <= memory.known_height:
+        return True
+    if header.height == memory.known_height + 1 and header.last_hash:
+        return True
+    found = _hash_at(height, rpc)
+    return None if found is None else found == block_hash
+
+
+def _named(header: Header) -> tuple[int, str]:
+    """The newest block whose hash the header tells: its own, or the one before."""
+    return (header.height, header.block_hash) if header.block_hash else (header.height - 1, header.last_hash)
 
 
 def _remember(header: Header, memory: suspect_sql.Memory) -> None:
-    height, block_hash = (
-        (header.height, header.block_hash) if header.block_hash else (header.height - 1, header.last_hash)
-    )
+    height, block_hash = _named(header)
     if block_hash and height > (memory.known_height or 0):
         suspect_sql.remember(settings.FRED.chain_id, height=height, block_hash=block_hash)

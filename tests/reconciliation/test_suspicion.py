@@ -94,6 +94,31 @@ def test_the_first_reason_stays_and_another_history_does_not_end_it(known):
     assert standing() == ""
 
 
+@pytest.mark.parametrize(
+    ("header", "node", "is_refused", "remembered"),
+    [
+        pytest.param(head(105, last="EE"), Node(h99="AA", h104="EE"), False, (104, "EE"), id="the node says so too"),
+        pytest.param(head(105, own="FF"), Node(h99="AA", h105="FF"), False, (105, "FF"), id="of its own block"),
+        pytest.param(head(105, last="EE"), Node(h99="AA", h104="DD"), True, (99, "AA"), id="the node says otherwise"),
+        pytest.param(head(105, last="EE"), Node(h99="AA"), False, (99, "AA"), id="the node does not hold it"),
+        pytest.param(head(100, own="FF", last="AA"), Node(), False, (100, "FF"), id="it follows the known block"),
+    ],
+)
+def test_a_header_that_the_node_does_not_bear_out_is_not_remembered(known, header, node, is_refused, remembered):
+    """One that was told by another chain a moment ago would make the one that is back suspect for good."""
+    assert bool(known.complaint(header, node)) is is_refused
+    found = suspect_sql.memory("manifest-localnet")
+    assert (found.known_height, found.known_hash) == remembered
+
+
+def test_a_header_of_the_other_chain_does_not_end_suspicion_once_the_known_chain_is_back(known):
+    known.complaint(head(105, last="EE"), Node(h99="BB", h104="EE"))
+    assert known.complaint(head(105, last="EE"), Node(h99="AA", h104="DD"))
+    assert standing() == "other_history"
+    assert known.complaint(head(106, last="CC"), Node(h99="AA", h105="CC")) == ""
+    assert standing() == ""
+
+
 def test_an_operator_vouches_for_the_chain_with_a_reason(known):
     known.complaint(head(105), Node(h99="BB"))
     waiting = Lease.objects.create(uuid=UUID(int=1), reason="chain_suspect")
