@@ -110,7 +110,7 @@ for n in range(1_000_000):
 
 def test_what_was_promised_survives_a_kill(path):
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-    promised = [int(line) for line, _ in zip(writer.stdout, range(50), strict=False)]
+    promised = [int(line) for _, line in zip(range(50), writer.stdout, strict=False)]
     os.kill(writer.pid, signal.SIGKILL)
     promised.extend(int(line) for line in writer.stdout if line.endswith("\n"))
     writer.wait()
