@@ -199,3 +199,29 @@ def ask(client, chain, house):
         )
 
     return call
+
+
+@pytest.fixture
+def stage(backends, house, valkey, monkeypatch):
+    """What a case arranges before it is asked on the loop and on threads."""
+    from tests.tenants_api.both_ways import Stage, forget
+
+    for name in ("fred.valkey.LIMIT_S", "fred.breaker._LIMIT_S"):  # however busy the machine is
+        monkeypatch.setattr(name, 10.0)
+    monkeypatch.setattr("fred.valkey._client", None)
+    made = Stage(backends, house, valkey, monkeypatch)
+    made.begin()
+    yield made
+    made.held.set()
+    forget()
+
+
+@pytest.fixture
+def web(stage, monkeypatch):
+    """As in the web process no thread keeps its connection from one request to the next."""
+    from django.db import connections
+
+    from tests.tenants_api.both_ways import BothWays
+
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    return BothWays(monkeypatch)

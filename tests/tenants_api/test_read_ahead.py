@@ -21,31 +21,12 @@ from leases.models import Lease
 from leases.status import LeaseState
 from tenants_api import ahead, lease_reads, read_ahead, tokens
 from tenants_api.ahead import Ahead
-from tests.tenants_api.both_ways import BothWays, Stage, forget
 from tests.tenants_api.calls import bearer
 from tests.tenants_api.read_cases import held
 from tests.tenants_api.vectors import ALICE, LEASE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TELL = {"X-RateLimit-Info": "1"}
-
-
-@pytest.fixture
-def stage(backends, house, valkey, monkeypatch):
-    for name in ("fred.valkey.LIMIT_S", "fred.breaker._LIMIT_S"):  # however busy the machine is
-        monkeypatch.setattr(name, 10.0)
-    monkeypatch.setattr("fred.valkey._client", None)
-    made = Stage(backends, house, valkey, monkeypatch)
-    made.begin()
-    yield made
-    made.held.set()
-    forget()
-
-
-@pytest.fixture
-def web(stage, monkeypatch):
-    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
-    return BothWays(monkeypatch)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from fred import loop_http
 from fred.loop_database import LoopConnection
 from leases.status import LeaseState
 from tenants_api.models import UsedToken
-from tests.tenants_api.both_ways import WAYS, BothWays, Stage, forget, told
+from tests.tenants_api.both_ways import WAYS, forget, told
 from tests.tenants_api.calls import bearer, envelope
 from tests.tenants_api.placed import placed
 from tests.tenants_api.read_cases import CASES, held
@@ -26,25 +26,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIMITED, UNAUTHORIZED = envelope("rate limit exceeded", 429), envelope("unauthorized", 401)
-
-
-@pytest.fixture
-def stage(backends, house, valkey, monkeypatch):
-    for name in ("fred.valkey.LIMIT_S", "fred.breaker._LIMIT_S"):  # however busy the machine is
-        monkeypatch.setattr(name, 10.0)
-    monkeypatch.setattr("fred.valkey._client", None)
-    made = Stage(backends, house, valkey, monkeypatch)
-    made.begin()
-    yield made
-    made.held.set()
-    forget()
-
-
-@pytest.fixture
-def web(stage, monkeypatch):
-    """As in the web process no thread keeps its connection from one request to the next."""
-    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
-    return BothWays(monkeypatch)
 
 
 def ask_each_way(stage, web, arrange, route, *, headers=lambda: None, **how):
