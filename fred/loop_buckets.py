@@ -13,6 +13,7 @@ from typing import Any
 
 from fred import valkey
 from fred.buckets import QUIET_S, TAKE, Asked, Buckets, Draw, Drawn, draw_each, draws_of, run_of
+from fred.time_limits import TimeLimit
 from fred.together import Together
 from fred.valkey_link import ScriptLink
 
@@ -58,7 +59,7 @@ class _Draws:
         # What threads met with one kind does not count here: another one in the batch would be counted apart for it.
         if time.monotonic() >= self._quiet_until:
             try:
-                async with asyncio.timeout(valkey.LIMIT_S):
+                with TimeLimit(valkey.LIMIT_S):
                     return draws_of(asked, await self._link.run(*run_of(asked)))
             except Exception as error:  # noqa: BLE001 - all who wait in this batch must get a draw
                 self._quiet_until = time.monotonic() + QUIET_S

@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from time import monotonic
 from types import TracebackType
 from typing import Final
 
 from fred.per_loop import PerLoop
 
+LATE_S: Final = 0.05
+"""A loop that comes to a limit so much too late was held up itself: what came meanwhile is still unread."""
+GRACE_S: Final = 0.05
+"""How much longer it then reads before it calls the silence that of others."""
+
 _NEVER: Final = float("inf")
 
 
 class TimeLimit:
-    """`with TimeLimit(seconds):` is `async with asyncio.timeout(seconds):`; good for one use, inside a task."""
+    """`with TimeLimit(seconds):` is `async with asyncio.timeout(seconds):`; good for one use, inside a task.
 
-    __slots__ = ("_all", "_cancelling", "_is_over", "_seconds", "_task", "until")
+    It ends nothing because the loop itself stood still: what came meanwhile is read first.
+    """
+
+    __slots__ = ("_all", "_cancelling", "_is_over", "_seconds", "_task", "had_grace", "until")
 
     def __init__(self, seconds: float) -> None:
         """A limit that has passed already ends what runs inside at its first wait."""
         self._seconds = seconds
         self._is_over = False
+        self.had_grace = False
 
     def __enter__(self) -> None:
         task = asyncio.current_task()
@@ -32,7 +42,7 @@ class TimeLimit:
         self._task = task
         self._cancelling = task.cancelling()
         self._all = _limits.here()
-        self.until = self._all.loop.time() + self._seconds
+        self.until = monotonic() + max(0.0, self._seconds)
         self._all.add(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -69,11 +79,17 @@ class _Limits:
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = None if due == _NEVER else self.loop.call_at(due, self._look, context=self._context)
+        if due == _NEVER:
+            self._timer = None
+        else:
+            self._timer = self.loop.call_later(due - monotonic(), self._look, context=self._context)
 
     def _look(self) -> None:
-        now = self.loop.time()
+        now = monotonic()  # the time of some loops is that of the turn's beginning
         for limit in [one for one in self._open if one.until <= now]:
+            if now - limit.until > LATE_S and not limit.had_grace:
+                limit.had_grace, limit.until = True, now + GRACE_S
+                continue
             self._open.discard(limit)
             limit.end()
         self._look_at(min((one.until for one in self._open), default=_NEVER))

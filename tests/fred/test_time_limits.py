@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import time
 import weakref
 from contextvars import ContextVar
 
@@ -114,6 +116,53 @@ def test_the_timer_holds_nothing_of_the_request_that_set_it(run):
             return thing()
 
     assert run(main()) is None
+
+
+def held_up(seconds):
+    """Block the loop, as a machine does that is too busy."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def test_what_came_while_the_loop_stood_still_is_in_time(run):
+    async def main():
+        near, far = socket.socketpair()
+        with near, far:
+            near.setblocking(False)
+            loop = asyncio.get_running_loop()
+            with TimeLimit(0.1):
+                reading = asyncio.ensure_future(loop.sock_recv(near, 1))
+                await asyncio.sleep(0)
+                far.send(b"x")
+                held_up(0.3)
+                return await reading
+
+    assert run(main()) == b"x"
+
+
+def test_who_is_silent_ends_soon_after_the_loop_stood_still(run):
+    async def held_up_and_waiting():
+        held_up(0.3)
+        await forever()
+
+    async def main():
+        with pytest.raises(TimeoutError), TimeLimit(0.1):
+            await held_up_and_waiting()
+        return "over"
+
+    assert run(main()) == "over"
+
+
+def test_a_limit_set_late_in_a_turn_has_all_its_time(run):
+    async def main():
+        held_up(0.3)
+        started = time.monotonic()
+        with pytest.raises(TimeoutError), TimeLimit(0.1):
+            await forever()
+        return time.monotonic() - started
+
+    assert run(main()) >= 0.099
 
 
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
