@@ -1,8 +1,8 @@
 """How many streams of events are open, over all processes: places in Valkey that a dead process gives up.
 
 A stream has one member in two sorted sets, of all streams and of its lease, scored with the time it ends by itself.
-Its process renews that, so the counts are right again soon after Valkey was emptied or away. Meanwhile each process
-counts its own.
+Its process renews that, and at once when Valkey is back after it was away, so that the counts are soon right again.
+Meanwhile each process counts its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import contextvars
 import secrets
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +25,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from fred.buckets import QUIET_S
+from fred.time_limits import TimeLimit
 from fred.valkey import LIMIT_S
 
 TOTAL: Final = "fred:ws:total"
@@ -81,7 +84,10 @@ class EventSlots:
         """At most `total` at once and `per_lease` of one lease. A place not renewed ends after `kept_s`."""
         self._total, self._per_lease, self._kept_s = total, per_lease, kept_s
         self._valkey = Redis.from_url(
-            url, socket_timeout=LIMIT_S, socket_connect_timeout=LIMIT_S, retry=Retry(NoBackoff(), 0)
+            url,
+            socket_timeout=None,  # each call has a limit for all of it
+            socket_connect_timeout=None,
+            retry=Retry(NoBackoff(), 0),
         )
         self._lock = asyncio.Lock()  # one call at a time: a place that was freed must not be renewed afterwards
         self._own: dict[str, UUID] = {}
@@ -89,6 +95,7 @@ class EventSlots:
         self._freed: dict[str, UUID] = {}
         self._freeing: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._missed = asyncio.Event()  # Valkey was not told something
         self._quiet_until = float("-inf")
 
     async def take(self, lease: UUID) -> str | None:
@@ -102,6 +109,8 @@ class EventSlots:
             )
             if found is None:  # not reached: what this process knows has to do
                 found = int(len(self._own) < self._total and self._of_lease[lease] < self._per_lease)
+                if not found:  # Valkey may yet come to what it was asked
+                    self._give_back(member, lease)
             if found == 1:
                 self._own[member] = lease
                 self._of_lease[lease] += 1
@@ -115,18 +124,19 @@ class EventSlots:
         self._of_lease[lease] -= 1
         if not self._of_lease[lease]:
             del self._of_lease[lease]
-        self._freed[member] = lease
+        self._give_back(member, lease)
         if self._freeing is None or self._freeing.done():
             self._freeing = asyncio.ensure_future(self._free())
 
     async def renew(self) -> None:
-        """Keep all places of this process."""
+        """Keep all places of this process, and give those back that Valkey was not told of."""
         members = list(self._own)
         for start in range(0, len(members), _AT_ONCE):
             async with self._lock:
                 some = {one: self._own[one] for one in members[start : start + _AT_ONCE] if one in self._own}
                 if some:
                     await self._run(_RENEW, some, [round(self._kept_s * 1000), *some])
+        await self._free()
 
     async def close(self) -> None:
         """Give every place back."""
@@ -138,17 +148,28 @@ class EventSlots:
             await self._freeing
         await self._valkey.aclose()
 
+    def _give_back(self, member: str, lease: UUID) -> None:
+        self._freed[member] = lease
+        if len(self._freed) > self._total:  # Valkey is away for long, and forgets the first by itself
+            del self._freed[next(iter(self._freed))]
+
     async def _free(self) -> None:
         while self._freed:
             async with self._lock:
-                some = dict(list(self._freed.items())[:_AT_ONCE])
+                some = dict(islice(self._freed.items(), _AT_ONCE))
+                if await self._run(_FREE, some, list(some)) is None:
+                    return
                 for member in some:
-                    del self._freed[member]
-                await self._run(_FREE, some, list(some))
+                    self._freed.pop(member, None)
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self._kept_s / 3)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._kept_s / 3):
+                    await self._missed.wait()
+            if self._missed.is_set():
+                self._missed.clear()
+                await asyncio.sleep(QUIET_S)
             await self.renew()
 
     async def _run(self, script: str, members: Mapping[str, UUID], arguments: list[str | int]) -> int | None:
@@ -158,9 +179,11 @@ class EventSlots:
             return None
         keys = [TOTAL, *(f"{_OF_LEASE}{lease}" for lease in members.values())]
         try:
-            found: object = await self._valkey.eval(script, len(keys), *keys, *arguments)
+            with TimeLimit(LIMIT_S):
+                found: object = await self._valkey.eval(script, len(keys), *keys, *arguments)
         except (RedisError, OSError) as error:
             self._quiet_until = asyncio.get_running_loop().time() + QUIET_S
+            self._missed.set()
             log.debug("events.slots_not_reached", error=type(error).__name__)
             return None
         return int(str(found)) if found is not None else 0

@@ -104,6 +104,35 @@ def test_a_process_counts_for_itself_while_valkey_is_away():
     asyncio.run(main())
 
 
+def test_what_happened_while_valkey_stood_still_counts_soon_after(valkey):
+    async def main():
+        one, two = slots(per_lease=2), slots(per_lease=2)
+        gone = await one.take(OTHER)
+        valkey.client_pause(400, all=True)
+        assert await one.take(ONE) is not None  # not told in time
+        assert await one.take(ONE) is not None
+        assert await one.take(ONE) is None
+        one.free(gone)
+        await soon(lambda: valkey.zcard(TOTAL) == valkey.zcard(f"fred:ws:lease:{ONE}") == 2)
+        assert await two.take(ONE) is None
+        await one.close()
+        await two.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_not_told_of_is_bounded():
+    async def main():
+        alone = slots(url="redis://127.0.0.1:1/0", total=3)
+        for _ in range(5):
+            alone.free(await alone.take(ONE))
+        kept = len(alone._freed)
+        await alone.close()
+        return kept
+
+    assert asyncio.run(main()) == 3
+
+
 @pytest.mark.parametrize("number", [450])
 def test_many_places_are_renewed_and_given_back_in_bulk(number, valkey):
     async def main():

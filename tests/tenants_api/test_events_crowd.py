@@ -8,6 +8,7 @@ import resource
 import socket
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
@@ -110,11 +111,11 @@ async def opened(port, lease):
     )
 
 
-async def refused(port, lease):
-    """Code and reason with which one more is closed; None if it is let in."""
+async def refused(port, lease, *, within=10.0):
+    """Code and reason with which one more is closed; None if it is let in, which silence shows."""
     one = await opened(port, lease)
     try:
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(within):
             await one.recv()
     except ConnectionClosed as closed:
         return closed.rcvd.code, closed.rcvd.reason
@@ -146,10 +147,11 @@ def test_a_thousand_subscribers(web, leases, valkey):
     The 1,001st in all and the 11th of a lease are refused (TA-83); who does not read is gone after 10 s (TA-88).
     """
     port, process = web
-    asyncio.run(crowd(port, process, leases, valkey))
+    with ExitStack() as deaf_ones:
+        asyncio.run(crowd(port, process, leases, valkey, deaf_ones))
 
 
-async def crowd(port, process, leases, valkey):
+async def crowd(port, process, leases, valkey, deaf_ones):
     slow_of = leases[:2]
     before = memory(process)
     started = time.monotonic()
@@ -161,10 +163,16 @@ async def crowd(port, process, leases, valkey):
             return Listener(lease, await opened(port, lease))
 
     listeners = await asyncio.gather(*(join(lease) for lease in places))
-    deaf = [await asyncio.to_thread(silent, port, lease) for lease in slow_of for _ in range(SLOW_EACH)]
+    deaf = [
+        deaf_ones.enter_context(await asyncio.to_thread(silent, port, lease))
+        for lease in slow_of
+        for _ in range(SLOW_EACH)
+    ]
     opening_s = time.monotonic() - started
     idle = memory(process)
-    assert valkey.zcard(TOTAL) == len(listeners) + len(deaf) == 1000
+    assert len(listeners) + len(deaf) == 1000
+    # Soon: a Valkey that answered too late on a busy machine is told again a moment after.
+    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 1000, timeout=10)
     full = await refused(port, leases[-1])
     assert full == (1013, "too many connections")
 
@@ -196,9 +204,9 @@ async def crowd(port, process, leases, valkey):
     more = [await opened(port, lease) for lease in slow_of for _ in range(SLOW_EACH)]
     assert await refused(port, leases[-1]) == (1013, "too many connections")
     await more.pop().close()
-    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 999, timeout=2)
+    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 999, timeout=10)
     assert await refused(port, leases[-1]) == (1013, "too many connections")  # its eleventh
-    assert await refused(port, leases[1]) is None
+    assert await refused(port, leases[1], within=0.5) is None
     await asyncio.gather(*(one.opened.close() for one in listeners), *(one.close() for one in more))
     await asyncio.gather(*listening)
 
