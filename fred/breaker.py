@@ -12,7 +12,8 @@ half-open breaker are written.
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from asyncio import CancelledError
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -128,6 +129,38 @@ class View:
     at: float = float("-inf")
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a script saw, and whether it let a call through."""
+
+    view: View
+    admitted: bool
+
+
+class _Caller:
+    """Who waits on the event loop for a ticket that a thread gets; it may be ended while the thread is at it.
+
+    Whichever of the two comes second gives back what nobody will use.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._has_left = False
+        self._ticket: int | None = None
+
+    def hand(self, ticket: int) -> bool:
+        """Give it its ticket; False when it has left."""
+        with self._lock:
+            self._ticket = ticket
+            return not self._has_left
+
+    def leave(self) -> int | None:
+        """Wait no more; returns the ticket that it was handed and will not use."""
+        with self._lock:
+            self._has_left = True
+            return self._ticket
+
+
 class Breaker:
     """The breaker of one backend, or of whatever else has a `key` in Valkey. Thread safe; never raises."""
 
@@ -165,8 +198,16 @@ class Breaker:
             return view.generation
         probe_ms = None if limit is None else int((limit + PROBE_MARGIN_S) * 1000)
         self._asked_at = time.monotonic()
-        admitted = self._run(self._enter, "1", probe_ms=probe_ms)
-        return self._view.generation if admitted is None or admitted else None
+        if self._is_quiet():
+            return self._view.generation
+        caller = _Caller()
+        try:
+            return on_loop.brief(self._admit, caller, probe_ms)
+        except CancelledError:
+            ticket = caller.leave()
+            if ticket is not None:
+                self.record(ticket, pulse="neutral")
+            raise
 
     def record(self, ticket: int, *, pulse: str) -> None:
         """What a call told: `success`, `failure`, or `neutral`, which only gives back the slot."""
@@ -174,12 +215,25 @@ class Breaker:
         calm = view.state is State.CLOSED and view.failures == 0 and self._is_fresh(view)
         if pulse != "failure" and calm:
             return
-        self._run(self._record, ticket, pulse)
+        if not self._is_quiet():
+            on_loop.surely(self._ask, self._record, ticket, pulse)
+
+    def _admit(self, caller: _Caller, probe_ms: int | None) -> int | None:
+        """The ticket of a call. The slot of a caller that has gone meanwhile is given back from here."""
+        found = self._ask(self._enter, "1", probe_ms=probe_ms)
+        if found is None:
+            return self._view.generation
+        if not found.admitted:
+            return None
+        ticket = found.view.generation
+        if not caller.hand(ticket):
+            self.record(ticket, pulse="neutral")
+        return ticket
 
     def view(self) -> View:
         """The breaker as it stands, at most a second old; takes no slot."""
-        if time.monotonic() - self._view.at >= self._fresh_for:
-            self._run(self._enter, "0")
+        if time.monotonic() - self._view.at >= self._fresh_for and not self._is_quiet():
+            on_loop.brief(self._ask, self._enter, "0")
         return self._view
 
     def _is_fresh(self, view: View) -> bool:
@@ -187,19 +241,14 @@ class Breaker:
         now, spare = time.monotonic(), self._fresh_for / 4
         return now - view.at < self._fresh_for + (spare if now - self._asked_at < spare else 0.0)
 
-    def _run(self, script: Script, *arguments: str | int, probe_ms: int | None = None) -> bool | None:
+    def _ask(self, script: Script, *arguments: str | int, probe_ms: int | None = None) -> _Found | None:
         """Run a script and keep what it saw; None while Valkey does not answer. Whoever changed the state logs it."""
-        if self._is_quiet():
+        if self._is_quiet():  # it became so while this waited for a thread: one pause is enough for all of them
             return None
         threshold, open_ms, usual_probe_ms, kept_ms = self._limits
         limits = (threshold, open_ms, usual_probe_ms if probe_ms is None else probe_ms, kept_ms)
-        return on_loop.brief(self._ask, script, [*limits, *arguments])
-
-    def _ask(self, script: Script, arguments: Sequence[str | int]) -> bool | None:
-        if self._is_quiet():  # it became so while this waited for a thread: one pause is enough for all of them
-            return None
         try:
-            word, failures, generation, wait, admitted, was = script(keys=[self._key], args=arguments)
+            word, failures, generation, wait, admitted, was = script(keys=[self._key], args=[*limits, *arguments])
             state, before = _state(word), _state(was)
             view = View(state, int(failures), int(generation), int(wait) / 1000, time.monotonic())
         except (RedisError, OSError) as error:
@@ -213,7 +262,7 @@ class Breaker:
             self._view = view
         if before is not state:
             log.warning("circuit breaker state change", backend=self.name, **{"from": before, "to": state})
-        return bool(admitted)
+        return _Found(view, bool(admitted))
 
     def _is_quiet(self) -> bool:
         return time.monotonic() < self._quiet_until

@@ -7,6 +7,7 @@ running loop.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable
@@ -121,6 +122,16 @@ def brief(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) ->
     if guest is None:
         return function(*args, **kwargs)
     found: _T = wait(guest.briefly(partial(contextvars.copy_context().run, function, *args, **kwargs)))
+    return found
+
+
+def surely(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """The same for one that is owed: it runs also when its caller is cancelled before it has a thread."""
+    guest = _guest()
+    if guest is None:
+        return function(*args, **kwargs)
+    begun = guest.briefly(partial(contextvars.copy_context().run, function, *args, **kwargs))
+    found: _T = wait(asyncio.shield(begun))
     return found
 
 

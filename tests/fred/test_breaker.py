@@ -251,3 +251,91 @@ def test_those_who_wait_for_a_thread_while_valkey_does_not_answer_do_not_ask_it_
         found = asyncio.run(many(lambda function: asyncio.wrap_future(thread.submit(function))))
     assert found == [0] * 20
     assert valkey.get("asked") == b"1"
+
+
+class Briefly:
+    """The thread for what takes moments, and a request that is ended while the thread runs its script, or has run it.
+
+    `ends`: "in the script", or "after it", in the turn of the loop that would have handed over its answer.
+    """
+
+    def __init__(self, ends):
+        self._ends, self._thread = ends, ThreadPoolExecutor(1)
+        self.task = None
+
+    def __call__(self, function):
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        self._thread.submit(self._run, function, loop, answer)
+        return answer
+
+    def _run(self, function, loop, answer):
+        found = function()
+        loop.call_soon_threadsafe(self._told, answer, found)
+
+    def _told(self, answer, found):
+        if not answer.done():
+            answer.set_result(found)
+        if self._ends == "after it":
+            self._ends = "never"
+            self.task.cancel()
+
+    def end(self, loop):
+        """Called by the script."""
+        if self._ends == "in the script":
+            self._ends = "never"
+            ended = threading.Event()
+            self.task.add_done_callback(lambda _: ended.set())
+            loop.call_soon_threadsafe(self.task.cancel)
+            assert ended.wait(10)
+
+    def close(self):
+        self._thread.shutdown()
+
+
+@pytest.mark.parametrize("ends", ["in the script", "after it"])
+def test_bc55_the_slot_of_a_request_that_ended_before_it_had_it_is_free_at_once(ends, make):
+    one, other = make(open_for=0.02), make(open_for=0.02)
+    fail(one, 5)
+    wait_until(lambda: one.view().wait == 0)
+    briefly, script = Briefly(ends), one._enter
+
+    async def main():
+        def enters(**how):
+            found = script(**how)
+            briefly.end(loop)
+            return found
+
+        loop, one._enter = asyncio.get_running_loop(), enters
+        briefly.task = asyncio.create_task(on_loop.run(lambda: one.enter(limit=60.0), aside=briefly, briefly=briefly))
+        await asyncio.wait([briefly.task])
+        return briefly.task.cancelled()
+
+    assert asyncio.run(main())
+    briefly.close()
+    assert (other.view().state, other.view().wait) == (State.HALF_OPEN, 0)
+    assert other.enter() is not None
+
+
+def test_what_a_call_told_is_written_although_its_request_ended_before_a_thread_was_free(make):
+    one, other = make(open_for=0.02), make(open_for=0.02)
+    fail(one, 5)
+    ticket = wait_until(one.enter)
+    release = threading.Event()
+
+    async def main():
+        thread.submit(release.wait, 10)
+
+        def briefly(function):
+            return asyncio.wrap_future(thread.submit(function))
+
+        recording = on_loop.run(lambda: one.record(ticket, pulse="success"), aside=briefly, briefly=briefly)
+        task = asyncio.create_task(recording)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        release.set()
+
+    with ThreadPoolExecutor(1) as thread:
+        asyncio.run(main())
+    assert other.view().state is State.CLOSED
