@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 import redis
 
-from tests import quiet
+from tests import database, patient, quiet
 from tests.services import Services, use_valkey, valkey_of_worker
 
 # Chains of tests serve gRPC in this process. Its fork handlers can hang a child between fork and exec; read at import.
@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         config.stash[_services] = services = Services()
         services.start()
+    patient.wait_for_valkey()
     django.setup()
+    database.lift_limits()
     quiet.between_tests(config)
 
 

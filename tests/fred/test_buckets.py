@@ -199,9 +199,10 @@ def test_a_broken_connection_is_made_anew_and_no_token_is_counted_elsewhere(valk
 @pytest.mark.parametrize(
     "url", ["redis://127.0.0.1:1/0", "redis://127.0.0.1:{deaf}/0", "nowhere"], ids=["away", "deaf", "no URL"]
 )
-def test_without_valkey_the_process_counts_for_itself(url):
+def test_without_valkey_the_process_counts_for_itself(url, monkeypatch):
     import socket
 
+    monkeypatch.setattr("fred.valkey.LIMIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         asked = []
 

@@ -206,9 +206,6 @@ def stage(backends, house, valkey, monkeypatch):
     """What a case arranges before it is asked on the loop and on threads."""
     from tests.tenants_api.both_ways import Stage, forget
 
-    for name in ("fred.valkey.LIMIT_S", "fred.breaker._LIMIT_S"):  # however busy the machine is
-        monkeypatch.setattr(name, 10.0)
-    monkeypatch.setattr("fred.valkey._client", None)
     made = Stage(backends, house, valkey, monkeypatch)
     made.begin()
     yield made

@@ -55,7 +55,7 @@ def running(django_db_setup):
 def start(port, database):
     """A web process on this port."""
     return subprocess.Popen(
-        [sys.executable, "-m", "fred.server"],
+        [sys.executable, "-m", "tests.patient", "fred.server"],
         cwd=ROOT,
         env={
             **os.environ,
