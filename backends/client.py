@@ -5,8 +5,8 @@ answers with those of `backends.outcomes`, both offered here too. `BackendClient
 answer. Silence, errors and unreadable answers are `Unknown`; only an exact 404 is `Absent`.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
@@ -352,23 +352,33 @@ class Pending(Generic[_T]):
         return found
 
 
-def ask_each(begun: Mapping[str, Pending[_T] | Unknown]) -> Generator[tuple[str, _T | Absent | Unknown]]:
-    """Send these reads at once; yield the name and the result of each as soon as it is known.
+def ask_each(
+    asked: Mapping[str, Callable[[], Pending[_T] | Unknown]],
+    *,
+    each: Callable[[Sequence[Request]], Generator[Response]] = fetch_each,
+) -> Generator[tuple[str, _T | Absent | Unknown]]:
+    """Begin these reads and send them at once; yield the name and the result of each as soon as it is known.
 
-    Whoever stops listening gives up the others: they are broken off.
+    Whoever stops listening gives up the others: they are broken off. `each` is where the requests go.
     """
-    waiting = {name: one for name, one in begun.items() if isinstance(one, Pending)}
+    waiting: dict[str, Pending[_T]] = {}
     try:
-        for name, one in begun.items():
-            if isinstance(one, Unknown):
-                yield name, one
-        with closing(fetch_each([replace(one.request, tag=name) for name, one in waiting.items()])) as responses:
+        refused: dict[str, Unknown] = {}
+        for name, begin in asked.items():
+            begun = begin()
+            if isinstance(begun, Pending):
+                waiting[name] = begun
+            else:
+                refused[name] = begun
+        yield from refused.items()
+        with closing(each([replace(one.request, tag=name) for name, one in waiting.items()])) as responses:
             for response in responses:
                 name = str(response.tag)
                 yield name, waiting.pop(name).end(response)
     finally:
-        for one in waiting.values():
-            one.end(None)
+        with ExitStack() as given_up:  # whatever becomes of one, all others too have their slot given back
+            for one in waiting.values():
+                given_up.callback(one.end, None)
 
 
 def count_malformed(backend: BackendTarget, operation: str, *, why: str, body: bytes) -> None:

@@ -38,6 +38,10 @@ _SPARE_S: Final = 1.0
 MOST: Final = 1000
 """Requests that are in work at once; who comes beside them is told so."""
 MOMENT_THREADS: Final = 4
+ASIDE_THREADS: Final = 16
+"""Threads for what requests of the loop wait for and have no form for a loop for."""
+MOST_ASIDE: Final = 200
+"""So many of them have such a thread or wait for one; the rest of `MOST` is for those who need none."""
 _T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
@@ -140,6 +144,8 @@ class ThreadedDjango(BaseHandler):
             path: ThreadPoolExecutor(number, thread_name_prefix=path.strip("/")) for path, number in reserved.items()
         }
         self._moments = ThreadPoolExecutor(MOMENT_THREADS, thread_name_prefix="moments")
+        self._aside = ThreadPoolExecutor(ASIDE_THREADS, thread_name_prefix="aside")
+        self._places_aside = MOST_ASIDE
         self.room = room or Room()
         self._straight = None if middleware else Straight()
         if middleware:
@@ -172,16 +178,24 @@ class ThreadedDjango(BaseHandler):
         return Asked(body, whole, Budget(seconds, changes=scope["method"] not in _READ_ONLY))
 
     def aside(self, function: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Run something of a request of the loop on one of the threads."""
-        return asyncio.wrap_future(self._pool.submit(_and_release, function))
+        """Run something of a request of the loop on a thread that no view has. Raises NoRoom when too many wait."""
+        if self._places_aside <= 0:
+            raise on_loop.NoRoom
+        self._places_aside -= 1
+        begun = asyncio.wrap_future(self._aside.submit(_and_release, function))
+        begun.add_done_callback(self._came_back)
+        return begun
 
     def briefly(self, function: Callable[[], _T]) -> asyncio.Future[_T]:
         """The same for what takes moments: on threads that nothing else has."""
         return asyncio.wrap_future(self._moments.submit(_and_release, function))
 
+    def _came_back(self, _: asyncio.Future[Any]) -> None:
+        self._places_aside += 1
+
     def close(self) -> None:
         """Take no more requests; those that have a thread end in their own time."""
-        for pool in (self._pool, self._moments, *self._reserved.values()):
+        for pool in (self._pool, self._moments, self._aside, *self._reserved.values()):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _outcome(self, scope: Scope, future: Future[Answer], budget: Budget) -> Answer:

@@ -6,8 +6,12 @@ import asyncio
 import contextvars
 import math
 import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, cast
+
+from msgspec.structs import replace as changed
 
 from fred import on_loop
 from fred.http import Multi, Request, Response
@@ -26,6 +30,10 @@ class LoopHttp:
     async def fetch(self, request: Request) -> Response:
         """Send one request; never raises for what the network does. Whoever stops waiting lets it run out unheard."""
         return await self._drivers.here().begin(request)
+
+    def begin_each(self, asked: Iterable[Request]) -> Batch:
+        """Send some requests at once."""
+        return Batch(self._drivers.here(), asked)
 
     async def close(self) -> None:
         """Drop everything of this loop; nobody may wait any more."""
@@ -55,6 +63,12 @@ class _Driver:
             self._loop.call_soon(self._drive)
         return answer
 
+    def break_off(self, chosen: Callable[[object], bool]) -> None:
+        """End the requests under way whose tag is chosen."""
+        if not self._is_closed:
+            self._multi.break_off(chosen, reason="its answer is no longer wanted")
+            self._drive()
+
     def close(self) -> None:
         """Drop everything; also once the loop has ended."""
         self._is_closed = True
@@ -81,6 +95,32 @@ class _Driver:
         self._drive()
 
 
+class Batch:
+    """Some requests that were sent at once. Its tags hold those of its requests."""
+
+    def __init__(self, driver: _Driver, asked: Iterable[Request]) -> None:
+        self._driver = driver
+        self._waiting = {driver.begin(changed(one, tag=(self, one.tag))) for one in asked}
+
+    def __bool__(self) -> bool:
+        """Whether some of its responses are not there yet."""
+        return bool(self._waiting)
+
+    async def next(self) -> list[Response]:
+        """The responses that are there, at least one; each comes once."""
+        done, self._waiting = await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
+        return [self._untagged(one.result()) for one in done]
+
+    def break_off(self) -> None:
+        """End those that are still under way."""
+        if self._waiting:
+            self._driver.break_off(lambda tag: isinstance(tag, tuple) and tag[0] is self)
+
+    def _untagged(self, response: Response) -> Response:
+        _, tag = cast("tuple[Batch, object]", response.tag)
+        return replace(response, tag=tag)
+
+
 def _answer(answer: asyncio.Future[Response], response: Response) -> None:
     if not answer.done():  # else nobody waits any more
         answer.set_result(response)
@@ -93,3 +133,16 @@ requests: Final = LoopHttp()
 def fetch(request: Request) -> Response:
     """The same from a view that runs on the loop (see `fred.on_loop`)."""
     return on_loop.wait(requests.fetch(request))
+
+
+def fetch_each(asked: Sequence[Request]) -> Generator[Response]:
+    """The same for some at once: yields each response as soon as it is there, known by its request's tag.
+
+    Whoever stops listening breaks off what still runs.
+    """
+    batch = requests.begin_each(asked)
+    try:
+        while batch:
+            yield from on_loop.wait(batch.next())
+    finally:
+        batch.break_off()

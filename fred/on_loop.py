@@ -19,6 +19,11 @@ from greenlet import getcurrent, greenlet
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
+
+class NoRoom(Exception):
+    """As many calls as may be are aside already; this one was not begun."""
+
+
 Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function on a thread; its result can be awaited."""
 MOST_IDLE: Final = 100
@@ -108,7 +113,10 @@ def wait(awaitable: Awaitable[_T]) -> _T:
 
 
 def blocking(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Call a function that blocks: at once on a thread, on the loop by way of one, with the same context variables."""
+    """Call a function that blocks: at once on a thread, on the loop by way of one, with the same context variables.
+
+    Raises NoRoom where too many are at it.
+    """
     guest = _guest()
     if guest is None:
         return function(*args, **kwargs)

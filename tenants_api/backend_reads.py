@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
 from uuid import UUID
@@ -106,7 +107,7 @@ def provision_of(facts: LeaseFacts) -> ProvisionInfo | Absent | Unknown:
             doubt = found
             if others and monotonic() - began >= HEAD_START_S:
                 others[placed.name] = placed
-    found = on_loop.blocking(search, others.values(), facts.uuid, until=until) if others else Absent()
+    found = search(others.values(), facts.uuid, until=until) if others else Absent()
     if isinstance(found, ProvisionInfo):
         return found
     if fenced:
@@ -128,7 +129,7 @@ def retained_by(tenant: str, lease_uuid: UUID) -> ProvisionInfo | None:
         return found.status is ProvisionStatus.RETAINED and bool(found.tenant) and found.tenant == tenant
 
     everybody = targets.configured().values()
-    found = on_loop.blocking(search, everybody, lease_uuid, until=monotonic() + DEADLINE_S, wanted=is_theirs)
+    found = search(everybody, lease_uuid, until=monotonic() + DEADLINE_S, wanted=is_theirs)
     return found if isinstance(found, ProvisionInfo) else None
 
 
@@ -146,8 +147,8 @@ def search(
     seconds = until - monotonic()
     clients = {one.name: (one, client(one, seconds)) for one in asked if not one.fenced}
     doubt: Unknown | None = None
-    begun = {name: reader.begin_provision_info(lease_uuid) for name, (_, reader) in clients.items()}
-    answers = ask_each(begun)
+    questions = {name: partial(reader.begin_provision_info, lease_uuid) for name, (_, reader) in clients.items()}
+    answers = ask_each(questions, each=loop_http.fetch_each if on_loop.is_here() else http.fetch_each)
     with closing(answers):
         for name, found in answers:
             _told(clients[name][0], lease_uuid, found)

@@ -19,7 +19,7 @@ from leases.status import TERMINAL, LeaseState
 from reconciliation.facts_types import Unknown
 from reconciliation.sources import Sources
 from tenants_api import ahead
-from tenants_api.errors import internal
+from tenants_api.errors import internal, unavailable
 from tenants_api.loop_reads import LeaseRows
 
 HEAD_MAX_AGE: Final = "30 seconds"
@@ -118,12 +118,16 @@ def current(uuid: UUID, *, anew: bool = False) -> LeaseFacts | None:
 
     ``anew``: read it in any case, unless it is over, which it stays. None when the chain has no such lease. Of a lease
     of another provider only the state is told, so it belongs to no caller. Raises the 500 when the chain does not
-    answer (at once while it is known to be silent).
+    answer (at once while it is known to be silent), and the 503 when too many requests wait for it.
     """
     facts = load(uuid)
     if facts is not None and facts.is_known and (not anew or facts.state in TERMINAL):
         return facts
-    match on_loop.blocking(exactly, uuid):
+    try:
+        found = on_loop.blocking(exactly, uuid)
+    except on_loop.NoRoom:
+        raise unavailable() from None
+    match found:
         case ExactLease():
             facts = load(uuid)
             if facts is None or facts.provider_uuid is None:

@@ -1,6 +1,7 @@
 """What runs for some leases, told to everybody: whose it is, versions of images and addresses are no part of it."""
 
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -67,7 +68,8 @@ def _whom_to_ask(leases: set[UUID]) -> dict[str, set[UUID]]:
 def _look_up(asked: dict[str, set[UUID]]) -> tuple[dict[UUID, dict[str, Any]], list[str]]:
     """What was found of each lease, and the names of those who did not answer; both in the backends' order."""
     known = {name: target for name in asked if (target := targets.target(name)) is not None}
-    reads = ask_each({name: backend_reads.client(one).begin_lookup(asked[name]) for name, one in known.items()})
+    clients = {name: backend_reads.client(one) for name, one in known.items()}
+    reads = ask_each({name: partial(one.begin_lookup, asked[name]) for name, one in clients.items()})
     with closing(reads):
         told = dict(reads)
     found: dict[UUID, dict[str, Any]] = {}

@@ -1,6 +1,7 @@
 """Fences, the breaker and health: who is asked at all, and what the breaker hears."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_reads_at_once_are_told_as_they_end_and_the_given_up_ones_say_nothing_of
             name: BackendClient(target(server.url), gates[name])
             for name, server in (("fast", fast), ("slow", slow), ("failing", failing))
         }
-        found = ask_each({name: client.begin_provision_info(LEASE) for name, client in clients.items()})
+        found = ask_each({name: partial(client.begin_provision_info, LEASE) for name, client in clients.items()})
         two = dict([next(found), next(found)])
         found.close()
         held.set()
@@ -119,4 +120,17 @@ def test_reads_at_once_are_told_as_they_end_and_the_given_up_ones_say_nothing_of
 
 def test_a_read_that_is_not_let_through_is_told_without_a_request():
     client = BackendClient(target("http://127.0.0.1:1"), Refusing())
-    assert dict(ask_each({"one": client.begin_lookup([LEASE])})) == {"one": Unknown(BREAKER_OPEN)}
+    assert dict(ask_each({"one": lambda: client.begin_lookup([LEASE])})) == {"one": Unknown(BREAKER_OPEN)}
+
+
+def test_who_fails_to_begin_a_read_gives_up_those_that_were_begun():
+    gates = [Listening(), Listening()]
+    clients = [BackendClient(target("http://127.0.0.1:1"), gate) for gate in gates]
+
+    def ended():
+        raise KeyboardInterrupt
+
+    asked = {number: partial(one.begin_provision_info, LEASE) for number, one in enumerate(clients)}
+    with pytest.raises(KeyboardInterrupt):
+        list(ask_each({**asked, "last": ended}))
+    assert [gate.pulses for gate in gates] == [["neutral"], ["neutral"]]

@@ -11,7 +11,7 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import path
 
-from fred import budget, on_loop, request_ids
+from fred import budget, handler, on_loop, request_ids
 from fred.edge import BUSY, ROUTE, Edge
 from fred.handler import SENT, Limits, Room, ThreadedDjango
 from fred.loop_handler import LoopDjango
@@ -173,7 +173,7 @@ def test_a_statement_of_djangos_is_refused_and_one_aside_is_not(loop_app, monkey
     refused = asked(app, "GET", "/statement")
     assert (refused.status, refused.json()) == (500, {"error": "internal server error", "code": 500})
     found = asked(app, "GET", "/aside", headers=headers)
-    assert (found.status, found.body) == (200, b"asked django_0 {'request_id': 'abc'}")
+    assert (found.status, found.body) == (200, b"asked aside_0 {'request_id': 'abc'}")
     ((_, used),) = said
     assert used.closed  # given back by the thread
 
@@ -274,6 +274,37 @@ def test_what_takes_moments_waits_behind_nothing_that_takes_long():
             django.close()
 
     assert asyncio.run(main()) == "brief"
+
+
+def test_so_many_wait_for_a_thread_and_one_more_is_told_so_at_once(monkeypatch):
+    monkeypatch.setattr(handler, "MOST_ASIDE", 2)
+    release = threading.Event()
+
+    async def main():
+        django = ThreadedDjango(
+            Limits(body_bytes=10, read_s=5.0, answer_s=5.0), threads=1, reserved={}, middleware=False
+        )
+
+        def blocks():
+            return on_loop.run(lambda: on_loop.blocking(release.wait), aside=django.aside, briefly=django.briefly)
+
+        try:
+            two = [asyncio.ensure_future(blocks()) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(on_loop.NoRoom):
+                await blocks()
+            assert (await request(django, "GET", "/echo")).status == 200  # a view has a thread all the same
+            two[0].cancel()
+            await asyncio.wait([two[0]])
+            third = asyncio.ensure_future(blocks())
+            await asyncio.sleep(0)
+            release.set()
+            return await asyncio.gather(two[1], third)
+        finally:
+            release.set()
+            django.close()
+
+    assert asyncio.run(main()) == [True, True]
 
 
 def test_the_web_process_has_such_a_limit_and_probes_stand_beside_it(settings, monkeypatch, valkey):

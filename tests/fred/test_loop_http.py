@@ -244,15 +244,53 @@ def test_closed_it_holds_nothing_and_whoever_asks_begins_anew(on_a_loop):
         assert [got.target for got in server.got] == ["/", "/"]
 
 
+def on_the_loop(view):
+    """What a view returns that runs on a loop of its own."""
+
+    async def main():
+        try:
+            async with asyncio.timeout(20):
+                return await on_loop.run(view, aside=asyncio.to_thread, briefly=asyncio.to_thread)
+        finally:
+            await loop_http.requests.close()
+
+    return asyncio.run(main())
+
+
 def test_a_view_on_the_loop_fetches_without_an_await():
     with peer(says(200, b"{}")) as server:
+        assert on_the_loop(lambda: loop_http.fetch(Request(server.url))).status == 200
 
-        async def main():
-            try:
-                return await on_loop.run(
-                    lambda: loop_http.fetch(Request(server.url)), aside=asyncio.to_thread, briefly=asyncio.to_thread
-                )
-            finally:
-                await loop_http.requests.close()
 
-        assert asyncio.run(main()).status == 200
+def test_some_requests_at_once_are_answered_as_they_end():
+    held = threading.Event()
+    with peer(lambda got: (got.target == "/fast" or held.wait(10)) and answer(200)) as server:
+
+        def view():
+            asked = [Request(f"{server.url}/{name}", tag=name) for name in ("slow", "fast")]
+            responses = loop_http.fetch_each([*asked, Request("http://[", tag="bad")])
+            first = {next(responses).tag, next(responses).tag}
+            held.set()
+            return first, [one.tag for one in responses]
+
+        assert on_the_loop(view) == ({"fast", "bad"}, ["slow"])
+
+
+def test_whoever_stops_listening_breaks_off_the_rest(monkeypatch):
+    monkeypatch.setattr(loop_http, "CONNECTIONS", 1)
+    held, asked = threading.Event(), threading.Event()
+    with (
+        peer(lambda got: (got.target == "/fast" or asked.set() or held.wait(10)) and answer(200)) as slow,
+        peer(lambda _got: asked.wait(10) and answer(200)) as fast,
+    ):
+
+        def view():
+            responses = loop_http.fetch_each([Request(f"{slow.url}/slow"), Request(fast.url, tag="fast")])
+            first = next(responses).tag
+            responses.close()
+            again = loop_http.fetch(Request(f"{slow.url}/fast", timeout=5.0))  # there is one connection for both
+            return first, again.error and again.error.kind
+
+        found = on_the_loop(view)
+        held.set()
+    assert found == ("fast", None)
