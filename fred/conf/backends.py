@@ -37,7 +37,7 @@ class BackendConfig(BaseModel):
     name: Text = ""
     """Required, unique. Names the storage behind it: never give it to other storage."""
     url: Annotated[Text, BeforeValidator(_without_trailing_slashes)] = ""
-    """Required. `http://` or `https://` URL of the backend; a path only with `contract: v0_13`."""
+    """Required. `http://` or `https://` URL of the backend, without a fragment; a path only with `contract: v0_13`."""
     timeout: Duration = timedelta(seconds=30)
     """Limit for one request to it. Above 0."""
     skus: Annotated[tuple[uuid.UUID, ...], BeforeValidator(_parse_skus)] = ()

@@ -10,7 +10,7 @@ _ENCODED_ZONE = re.compile(r"%25|%")
 
 
 def check_url(text: str, /) -> Iterator[str]:
-    """Each way this is not an http or https URL with a host."""
+    """Each way this is not an http or https URL with a host, or ends in a fragment, which would swallow every path."""
     parts = _split(text)
     if parts is None:
         yield f"invalid URL: {text!r}"
@@ -18,6 +18,8 @@ def check_url(text: str, /) -> Iterator[str]:
         yield f'URL must use http:// or https:// scheme, got "{parts.scheme}"'
     elif not parts.hostname:
         yield "URL must have a host"
+    elif "#" in text:
+        yield f'URL must not have a fragment: remove "{text[text.index("#") :]}"'
 
 
 def check_production_url(text: str, /) -> Iterator[str]:

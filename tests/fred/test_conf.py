@@ -145,6 +145,10 @@ BAD = [
         'callback_base_url: URL must use http:// or https:// scheme, got "ftp"',
     ),
     ({"PROVIDER_CALLBACK_BASE_URL": "http://"}, "callback_base_url: URL must have a host"),
+    (
+        {"PROVIDER_CALLBACK_BASE_URL": "http://x/fred#top"},
+        'callback_base_url: URL must not have a fragment: remove "#top"',
+    ),
     ({"PROVIDER_CALLBACK_BASE_URL": "http://x:99999"}, "callback_base_url: invalid URL"),
     (
         {"PROVIDER_CALLBACK_BASE_URL": "https://x/fred", "PROVIDER_CALLBACK_CANONICAL_PATH_PREFIX": "/other"},
@@ -194,6 +198,11 @@ BAD_BACKENDS = [
     ([{"url": ""}], "backends[0].url is required"),
     ([{"url": "ftp://x"}], 'backends[0].url: URL must use http:// or https:// scheme, got "ftp"'),
     ([{"url": "http://x/prefix"}], "backends[0].url: a path prefix is only possible with contract: v0_13"),
+    (
+        [{"url": "http://x/prefix#a/b", "contract": "v0_13"}],
+        'backends[0].url: URL must not have a fragment: remove "#a/b"',
+    ),
+    ([{"url": "http://x#"}], 'backends[0].url: URL must not have a fragment: remove "#"'),
     ([{"timeout": "0s"}], "backends[0].timeout must be positive"),
     ([{"timeout": 30}], "backends[0].timeout: 30 has no unit"),
     ([{"skus": ["docker-small"]}], "backends[0].skus: 'docker-small' is not a UUID"),
