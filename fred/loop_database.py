@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -172,6 +174,18 @@ def _settle(waiting: asyncio.Future[None]) -> None:
 
 @lru_cache(maxsize=64)
 def _numbered(query: LiteralString) -> bytes:
-    """The query with its parameters by number, as the server reads them: `$1` for the first `%s`."""
-    first, *others = query.split("%s")
-    return "".join([first, *(f"${number}{part}" for number, part in enumerate(others, 1))]).encode()
+    """The query with its parameters by number, as the server reads them: `$1` for the first `%s`; `%%` stands for `%`.
+
+    Raises ValueError for any other use of `%`, such as a parameter by name.
+    """
+    numbers = count(1)
+
+    def numbered(found: re.Match[str]) -> str:
+        match found[0]:
+            case "%s":
+                return f"${next(numbers)}"
+            case "%%":
+                return "%"
+        raise ValueError(f"{found[0]!r} in a statement: a parameter is %s, a percent sign %%")
+
+    return re.sub(r"%.?", numbered, query, flags=re.DOTALL).encode()

@@ -331,3 +331,23 @@ def test_closed_it_has_no_session_and_may_be_used_again():
 
     first, second = on_a_loop(work)
     assert first != second
+
+
+@pytest.mark.parametrize("most_prepared", [0, 50])
+def test_a_percent_sign_is_written_twice_as_for_psycopg(most_prepared, monkeypatch):
+    monkeypatch.setattr(loop_database, "MOST_PREPARED", most_prepared)
+
+    async def work(opened):
+        return await opened.rows("SELECT 7 %% %s::int, 'abc' LIKE 'a%%' || %s, '%%s'", [4, "c"])
+
+    assert on_a_loop(work) == [(3, True, "%s")]
+
+
+@pytest.mark.parametrize("query", ["SELECT %(name)s::int", "SELECT %b::int", "SELECT %s::int % 2", "SELECT %s::int %"])
+def test_any_other_percent_sign_is_refused_by_name_and_the_connection_is_good_for_the_next(query):
+    async def work(opened):
+        with pytest.raises(ValueError, match=r"in a statement: a parameter is %s, a percent sign %%"):
+            await opened.rows(query, [1])
+        return await opened.rows("SELECT %s::int", [1])
+
+    assert on_a_loop(work) == [(1,)]
