@@ -12,7 +12,7 @@ T = TypeVar("T")
 POLL_SECONDS = 0.01
 
 
-def wait_until(predicate: Callable[[], T], *, timeout: float = 10.0, message: str = "") -> T:
+def wait_until(predicate: Callable[[], T], *, timeout: float = 60.0, message: str = "") -> T:
     """Return the predicate's first true value; fail the test when `timeout` seconds bring none."""
     pause = threading.Event()
     deadline = time.monotonic() + timeout

@@ -136,7 +136,7 @@ def test_an_answer_of_no_shape_is_a_failure_of_the_backend():
 def test_c82_c87_c89_of_a_process_that_is_killed_and_started_again(tmp_path):
     state, log, pid = (tmp_path / name for name in ("a.sqlite", "log", "pid"))
     with process(MOCK_BACKEND_STATE_PATH=str(state)) as (running, url):
-        wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED, timeout=30)
+        wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED)
         pid.write_text(str(running.pid))
         port = url.rpartition(":")[2]
         hook = f"{sys.executable} -m tests.contract.restart_mock {pid} {port} {state} {SECRET} {log}"
@@ -160,7 +160,7 @@ def test_c88_a_workload_that_dies_is_reported_once_as_failed(tmp_path):
     token, script = "token-0123456789abcdef", tmp_path / "kill.py"
     script.write_text(KILL)
     with process(MOCK_BACKEND_CONTROL_TOKEN=token) as (_, url):
-        wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED, timeout=30)
+        wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED)
         hook = f"{sys.executable} {script} {url} {token}"
         found = checked(url, "C88", patience=20.0, hooks={"kill-workload": hook})
         unkilled = checked(url, "C88", patience=1.0, hooks={"kill-workload": sys.executable + " -c pass"})

@@ -210,7 +210,7 @@ class Stack:
 
     def get(self, name: str, path: str, **how: Any) -> Any:
         url = f"http://127.0.0.1:{self.ports[name]}{path}"
-        return http.fetch(Request(url, timeout=5.0, connect_timeout=1.0, **how))
+        return http.fetch(Request(url, timeout=20.0, connect_timeout=5.0, **how))
 
     def hold(self, order: str, *, held: bool) -> None:
         """Hold the answers of all agents to this order, or let them go."""

@@ -24,8 +24,8 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-DIES_WITHIN_S = 30.0
-ENDS_WITHIN_S = 60.0
+DIES_WITHIN_S = 60.0
+ENDS_WITHIN_S = 120.0
 KEEPING = (
     {"name": "keeping", "sku": GOOD, "keep_s": 3600, "delay_s": 1},
     {"name": "other", "sku": GOOD, "keep_s": 3600},
@@ -101,7 +101,7 @@ class Asking:
 @pytest.mark.parametrize("name", KILLS)
 def test_lc118_ta106_a_killed_web_loses_no_restore_and_blocks_nobody(stack, sources, name):
     target = stack.create(GOOD, meta_hash=HASH)[0]
-    stack.wait_until_settled([target], "awaiting_payload", timeout=30)
+    stack.wait_until_settled([target], "awaiting_payload", timeout=60)
     ask = Asking(stack, target, sources[name])
     with web(stack, KILLS[name]) as dying:
         assert ask().error is not None
@@ -132,7 +132,7 @@ def test_lc118_ta106_a_killed_web_loses_no_restore_and_blocks_nobody(stack, sour
 def test_ta104_of_twenty_requests_with_one_key_at_a_web_as_it_is_served_one_runs(stack, sources):
     """More than a web process has threads, and more than it has connections to the database."""
     target = stack.create(GOOD, meta_hash=HASH)[0]
-    stack.wait_until_settled([target], "awaiting_payload", timeout=30)
+    stack.wait_until_settled([target], "awaiting_payload", timeout=60)
     ask = Asking(stack, target, sources[TWENTY])
     requests = [ask.request() for _ in range(20)]
     stack.provider |= {"PROVIDER_TENANT_RATE_LIMIT_RPS": "10000", "PROVIDER_TENANT_RATE_LIMIT_BURST": "10000"}

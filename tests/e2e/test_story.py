@@ -43,7 +43,7 @@ def tenant(stack):
 def test_a_lease_is_made_changed_closed_and_restored_into_another(stack, tenant):
     """TA-90 in the whole house: `restarting`, `ready`; `updating`, `failed`; `retained`; the restore of TA-71."""
     lease = stack.create(GOOD, meta_hash=sha256(FIRST).digest())[0]
-    wait_until(lambda: tenant.ask(lease, "status")[0] == 200, timeout=30)
+    wait_until(lambda: tenant.ask(lease, "status")[0] == 200)
     _, status = tenant.ask(lease, "status")
     assert (status["state"], status["requires_payload"], status["payload_received"]) == (
         "LEASE_STATE_PENDING",
@@ -72,12 +72,12 @@ def test_a_lease_is_made_changed_closed_and_restored_into_another(stack, tenant)
 def test_open_sockets_outlive_the_database(stack, tenant):
     """PostgreSQL stops and starts anew: both kinds of subscribers go on where they were, once for each event."""
     lease = stack.create(GOOD, meta_hash=sha256(FIRST).digest())[0]
-    wait_until(lambda: tenant.ask(lease, "status")[0] == 200, timeout=30)
+    wait_until(lambda: tenant.ask(lease, "status")[0] == 200)
     with tenant.listen(lease) as plain, tenant.listen(lease, query="&since=0") as resuming:
         assert tenant.upload(lease, FIRST) == 202
         assert plain.until("ready") == resuming.until("ready") == ["provisioning", "ready"]
         stack.postgres.stop()
-        wait_until(lambda: tenant.ask(lease, "status")[0] in {500, 503}, timeout=30)
+        wait_until(lambda: tenant.ask(lease, "status")[0] in {500, 503})
         stack.postgres.restart()
         wait_until(lambda: tenant.ask(lease, "status")[0] == 200, timeout=60)
         stack.close([lease])
@@ -119,7 +119,7 @@ def changes(stack, tenant, lease, told):
     _, found = tenant.ask(lease, "releases")
     assert [one["status"] for one in found["releases"]] == ["superseded", "failed", "active"]
     assert found["releases"][-1]["image"] == "registry.example/web:2"
-    wait_until(lambda: current_payload(stack, lease) == SECOND, timeout=10)
+    wait_until(lambda: current_payload(stack, lease) == SECOND)
 
     assert tenant.ask(lease, "restart", post=True) == (202, {"status": "restarting"})
     assert told.until("ready") == ["restarting", "ready"]
@@ -135,13 +135,13 @@ def closes(stack, tenant, lease, told):
     assert (code, status["state"], status["provision_status"]) == (200, "LEASE_STATE_CLOSED", "retained")
     assert status["restore_hint"]
     assert status["items"] == [{"sku": stack.skus[GOOD], "quantity": 1, "service_name": "app"}]
-    stack.wait_until_settled([lease], "retained", timeout=30)
+    stack.wait_until_settled([lease], "retained", timeout=60)
     return kept
 
 
 def restored_into_another(stack, tenant, source):
     lease = stack.create(GOOD, meta_hash=sha256(SECOND).digest())[0]
-    wait_until(lambda: tenant.ask(lease, "status")[0] == 200, timeout=30)
+    wait_until(lambda: tenant.ask(lease, "status")[0] == 200)
     with tenant.listen(lease, query="&since=now") as told:
         code, found = tenant.ask(lease, "restore", {"from_lease_uuid": source})
         assert (code, found) == (202, {"status": "provisioning"})

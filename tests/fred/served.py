@@ -13,7 +13,7 @@ from typing import Any, Self
 from fred.server import Server, ServerConfig
 from tests.waiting import wait_until
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def test_ta84_sizes_of_a_clients_message(opened, length, close):
     ended.clear()
     opened.send_frame(BINARY, bytes(length))
     assert close_of(opened) == close
-    wait_until(lambda: ended, timeout=2)
+    wait_until(lambda: ended)
 
 
 def test_a_clients_ping_is_answered(opened):

@@ -146,7 +146,7 @@ def test_tls3_sighup_reads_the_certificate_again_and_sigterm_ends_the_process(au
     with subprocess.Popen(command, env=environment, cwd=ROOT) as process:
         one = SimpleNamespace(connect=lambda context=None: connect(port, context))
         try:
-            first = wait_until(lambda: serial_or_none(one, authority), timeout=30)
+            first = wait_until(lambda: serial_or_none(one, authority))
             authority.issue("hup", addresses=["127.0.0.1"], to="hup")
             process.send_signal(signal.SIGHUP)
             wait_until(lambda: serial_of(one, authority) != first)

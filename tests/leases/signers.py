@@ -132,7 +132,7 @@ def run_until_done() -> None:
         lanes.run()
         return not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists()
 
-    wait_until(is_done, timeout=20)
+    wait_until(is_done)
 
 
 def everything_for(chain: RunningDevchain, *numbers: int) -> set[tuple[str, str]]:

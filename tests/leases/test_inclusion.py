@@ -38,7 +38,7 @@ def run_until_settled() -> None:
         lanes.run()
         return not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists()
 
-    wait_until(is_settled, timeout=20)
+    wait_until(is_settled)
 
 
 CHILD = """
@@ -57,7 +57,7 @@ def run_in_child(chain, point: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CHILD],
         env=environment_of(chain, FRED_CRASH_AT=point), cwd=django_settings.BASE_DIR,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
 

@@ -36,7 +36,7 @@ def run_until_settled() -> None:
         step()
         return not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists()
 
-    wait_until(is_settled, timeout=20)
+    wait_until(is_settled)
 
 
 def fail_one() -> None:
@@ -48,7 +48,7 @@ def fail_one() -> None:
         inclusion.check_due()
         return ChainTx.objects.filter(state="failed").exists()
 
-    wait_until(has_failed, timeout=10)
+    wait_until(has_failed)
 
 
 def mismatch(expected: str) -> str:

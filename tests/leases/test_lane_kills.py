@@ -58,7 +58,7 @@ def run_in_child(house, code: str, point: str, *, count: int = 4) -> None:
     )
     child = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=django_settings.BASE_DIR,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     signed = list(ChainTx.objects.values_list("signer", "state", "kind"))
     lanes_now = list(
@@ -75,7 +75,7 @@ def run_until_done() -> None:
         lanes.run()
         return not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists()
 
-    wait_until(is_done, timeout=40)
+    wait_until(is_done)
 
 
 def told(house) -> Counter[str]:
@@ -107,7 +107,7 @@ def test_each_of_four_takes_its_share_and_all_lanes_are_busy(house, settings, nu
         lanes.run()  # one run ends after its time, also on a machine on which four shares take longer
         return ChainTx.objects.filter(state="broadcast").count() == 4
 
-    wait_until(all_are_out, timeout=40)
+    wait_until(all_are_out)
     shares = ChainTx.objects.filter(state="broadcast").annotate(leases=Count("chainaction"))
     assert {tx.signer_id: tx.leases for tx in shares} == {address_of(house, n): number // 4 for n in (1, 2, 3, 4)}
     assert not Signer.objects.filter(role="sub_signer", due_at__isnull=False).exists()
@@ -127,10 +127,7 @@ def test_three_workers_with_four_signers_do_nothing_twice(house, settings, run_i
     want("ack", leases)
 
     def work() -> None:
-        wait_until(
-            lambda: not lanes.run() and not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists(),
-            timeout=30,
-        )
+        wait_until(lambda: not lanes.run() and not ChainAction.objects.filter(state__in=["queued", "in_tx"]).exists())
 
     run_in_threads(3, work)
     assert states(house, leases) == [ACTIVE] * 300

@@ -25,7 +25,7 @@ def run_until_idle() -> None:
         busy = ChainTx.objects.filter(state__in=["signed", "broadcast"]).exists()
         return not busy and not ChainAction.objects.filter(state="queued", due_at__lte=Now()).exists()
 
-    wait_until(is_idle, timeout=20)
+    wait_until(is_idle)
 
 
 def test_five_acknowledgements_of_one_moment_take_at_most_two_transactions(house):

@@ -97,14 +97,14 @@ def test_keys_are_written_by_the_pass_and_found_by_every_lane(house, settings, k
         "main-sub-2.info",
         "main.info",
     ]
-    wait_until(lambda: settle() or usable() == [0, 1], timeout=30)
+    wait_until(lambda: settle() or usable() == [0, 1])
     house.set_block_mode("manual")  # whoever has sent waits for its block: the other takes the rest
     leases = pending(house, 60)
     want("ack", leases)
-    wait_until(lambda: not make_due() and not lanes.run() and ChainTx.objects.count() == 2, timeout=20)
+    wait_until(lambda: not make_due() and not lanes.run() and ChainTx.objects.count() == 2)
     house.set_block_mode("instant")
     house.produce_block()
-    wait_until(lambda: not make_due() and not lanes.run() and action_states("ack") == {"done": 60}, timeout=20)
+    wait_until(lambda: not make_due() and not lanes.run() and action_states("ack") == {"done": 60})
     assert set(states(house, leases)) == {2}
     assert set(signed_by(house)) == {address_of(house, 1), address_of(house, 2)}
 
@@ -119,7 +119,7 @@ def test_a_keyring_that_cannot_be_written_leaves_the_providers_key(house, settin
     assert not [entry for entry in logged if entry["event"] == "signer.key_written"]
     leases = pending(house, 2)
     want("ack", leases)
-    wait_until(lambda: not make_due() and not lanes.run() and set(states(house, leases)) == {2}, timeout=20)
+    wait_until(lambda: not make_due() and not lanes.run() and set(states(house, leases)) == {2})
     assert set(signed_by(house)) == {address_of(house, 0)}
 
 

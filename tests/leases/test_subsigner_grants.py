@@ -47,7 +47,7 @@ def count(metric, *labels):
 
 def settle_with(*indexes: int) -> None:
     """Look after the sub-signers until these may sign: a read that was not answered leaves one out for a while."""
-    wait_until(lambda: settle() or usable() == [*indexes], timeout=30)
+    wait_until(lambda: settle() or usable() == [*indexes])
 
 
 def test_three_without_grants_get_nine_in_one_transaction_and_then_their_funds(house, settings):
@@ -182,7 +182,7 @@ def test_a_revoked_grant_leaves_its_signer_out_at_once_and_it_comes_back(house, 
     Signer.objects.filter(index=1).update(due_at=Now() + timedelta(hours=1))  # so that nobody else is quicker
     leases = pending(house, 30)
     want("ack", leases)
-    wait_until(lambda: lanes.run() or usable() == [1], timeout=20)
+    wait_until(lambda: lanes.run() or usable() == [1])
     run_until_done()
     assert states(house, leases) == [ACTIVE] * 30
     assert usable() == [1]

@@ -141,7 +141,7 @@ def test_op_rbk9_a_fence_breaks_off_what_runs_and_its_end_goes_on(backend, sende
     wait_until(lambda: backend.in_flight == 1)
     failures = breaker.of("mock-1").view().failures
     type(pushed.backend).objects.update(fenced=True)
-    wait_until(lambda: sender.is_idle, timeout=5.0)
+    wait_until(lambda: sender.is_idle)
     pushed.refresh_from_db()
     assert pushed.due_at is not None
     assert pushed.state == (S.IN_DOUBT if kind == "provision" else "open")

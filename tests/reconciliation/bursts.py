@@ -45,7 +45,7 @@ from tests.waiting import wait_until
 
 TOKEN = "token-0123456789abcdef"
 LEASES = 20
-BURST_S = 100.0
+BURST_S = 200.0
 QUICK = Limits(
     watch_first=timedelta(seconds=0.2),
     watch_longest=timedelta(seconds=1),

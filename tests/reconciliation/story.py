@@ -118,7 +118,7 @@ class Story:
             self.sign()
             return not any(is_due(model) for model in (Lease, Operation, Teardown, ChainAction))
 
-        wait_until(is_over, timeout=20)
+        wait_until(is_over)
 
     def sweep(self) -> None:
         """Read all inventories; b1 and b2 list what ``lists`` says."""

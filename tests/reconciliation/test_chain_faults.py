@@ -23,10 +23,10 @@ pytestmark = [ROWS, pytest.mark.slow]
 
 BURST = 100
 BLOCK_S = 0.1
-CONVERGES_S = 90
+CONVERGES_S = 180
 """From the end of the fault to the last lease's rest: most need a few seconds; a lease that the chain seemed not to
 know, or could not tell of, waits up to a minute for its next look."""
-NAMED_S = 30
+NAMED_S = 60
 
 ACK = {"message": "MsgAcknowledgeLease"}
 HALF = {"probability": 0.5}

@@ -302,7 +302,7 @@ def test_a_kill_loses_no_event(house, point):
     child = subprocess.run(
         [sys.executable, "manage.py", "watch_chain"],
         env=environment_of(house, FRED_CRASH_AT=point), cwd=django_settings.BASE_DIR,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
     assert ChainCursor.objects.get().last_height < house.height
@@ -320,7 +320,7 @@ def test_sigterm_ends_the_watcher(house):
     try:
         until_begun()
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
     finally:
         child.kill()
         child.wait()

@@ -55,7 +55,7 @@ def until_begun() -> ChainCursor:
 
 def until_read(height: int) -> ChainCursor:
     """Wait until the cursor has this height."""
-    return wait_until(lambda: ChainCursor.objects.filter(last_height__gte=height).first(), timeout=20)
+    return wait_until(lambda: ChainCursor.objects.filter(last_height__gte=height).first())
 
 
 def until_stored(kind: EventType, uuids: list[UUID], *, timeout: float = 20) -> None:

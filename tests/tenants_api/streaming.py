@@ -22,7 +22,7 @@ from tests.fred.served import Serving, served
 from tests.tenants_api.calls import token
 from tests.tenants_api.vectors import LEASE
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 ROWS = pytest.mark.django_db(
     transaction=True, available_apps=["fred", "leases", "backends", "placements", "reconciliation", "tenants_api"]
 )

@@ -111,18 +111,24 @@ async def opened(port, lease):
     )
 
 
-async def refused(port, lease, *, within=10.0):
-    """Code and reason with which one more is closed; None if it is let in, which silence shows."""
-    one = await opened(port, lease)
-    try:
-        async with asyncio.timeout(within):
+async def refused(port, lease):
+    """Code and reason with which one more is closed."""
+    async with await opened(port, lease) as one, asyncio.timeout(30):
+        with pytest.raises(ConnectionClosed) as end:
             await one.recv()
-    except ConnectionClosed as closed:
-        return closed.rcvd.code, closed.rcvd.reason
-    except TimeoutError:
-        await one.close()
-        return None
-    raise AssertionError("an event came")
+    return end.value.rcvd.code, end.value.rcvd.reason
+
+
+async def is_let_in(port, lease):
+    """Whether one more hears what is said of its lease."""
+    async with await opened(port, lease) as one, asyncio.timeout(30):
+        await asyncio.to_thread(say, "here", lease)
+        return orjson.loads(await one.recv())["status"] == "here"
+
+
+def say(status, lease):
+    record((status, lease, ""))
+    connection.close()
 
 
 def silent(port, lease):
@@ -172,7 +178,7 @@ async def crowd(port, process, leases, valkey, deaf_ones):
     idle = memory(process)
     assert len(listeners) + len(deaf) == 1000
     # Soon: a Valkey that answered too late on a busy machine is told again a moment after.
-    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 1000, timeout=10)
+    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 1000)
     full = await refused(port, leases[-1])
     assert full == (1013, "too many connections")
 
@@ -186,7 +192,7 @@ async def crowd(port, process, leases, valkey, deaf_ones):
     telling_s = time.monotonic() - started
     cpu = sum(process.cpu_times()[:2]) - cpu
     busy = memory(process)
-    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == len(listeners), timeout=20)
+    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == len(listeners))
     gone_s = time.monotonic() - started
 
     assert [one.got for one in listeners if one.got != wanted] == []
@@ -197,16 +203,16 @@ async def crowd(port, process, leases, valkey, deaf_ones):
         f"{delays[len(delays) * 99 // 100] * 1000:.0f} ms, max {delays[-1] * 1000:.0f} ms; deaf ones gone after "
         f"{gone_s:.1f} s; memory {before:.1f} MiB before, {idle:.1f} with 1,000 open, {busy:.1f} after the events\n"
     )
-    assert delays[-1] < 5
+    assert delays[-1] < 8, "who does not read is waited for"
     for one in deaf:
         one.close()
 
     more = [await opened(port, lease) for lease in slow_of for _ in range(SLOW_EACH)]
     assert await refused(port, leases[-1]) == (1013, "too many connections")
     await more.pop().close()
-    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 999, timeout=10)
+    await asyncio.to_thread(wait_until, lambda: valkey.zcard(TOTAL) == 999)
     assert await refused(port, leases[-1]) == (1013, "too many connections")  # its eleventh
-    assert await refused(port, leases[1], within=0.5) is None
+    assert await is_let_in(port, leases[1])
     await asyncio.gather(*(one.opened.close() for one in listeners), *(one.close() for one in more))
     await asyncio.gather(*listening)
 

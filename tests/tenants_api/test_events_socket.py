@@ -186,7 +186,7 @@ def test_ta83_an_eleventh_of_a_lease_is_closed_until_another_ends(web):
         with web.opened() as one_more:
             assert end_of(one_more) == (1013, "too many connections")
         sockets.pop().close()
-        wait_until(lambda: not is_full(web), timeout=2)
+        wait_until(lambda: not is_full(web))
 
 
 def is_full(web, **where):
@@ -208,7 +208,7 @@ def test_ta83_the_limit_of_all_counts_over_processes(lease):
         stack.enter_context(one.opened(lease=OTHER))
         assert is_full(two, lease=OTHER)  # four in all
         first.close()
-        wait_until(lambda: not is_full(two), timeout=2)
+        wait_until(lambda: not is_full(two))
 
 
 def test_ta84_a_client_that_speaks_is_closed_for_good(lease):
@@ -222,7 +222,7 @@ def test_ta84_a_client_that_speaks_is_closed_for_good(lease):
             with web.opened() as socket:
                 socket.send(data, text=is_text)
                 assert end_of(socket) == end
-                wait_until(lambda: not is_full(web), timeout=2)
+                wait_until(lambda: not is_full(web))
 
 
 def test_ta85_a_connection_has_a_life(lease):
@@ -271,14 +271,14 @@ def test_who_comes_while_the_server_stops_is_told_to_come_back(lease):
 
 def test_ta87_a_socket_stays_while_its_client_answers_pings_and_no_longer(lease):
     """Also past the time limits of requests."""
-    times = Times(read_s=0.3, write_s=0.3, idle_s=0.3, ping_s=0.2, pong_s=0.6)
+    times = Times(read_s=0.3, write_s=0.3, idle_s=0.3, ping_s=0.2, pong_s=3.0)
     with web_process(times=times) as web, web.opened() as lively, web.serving.connect() as silent:
         silent.send(upgrade(web.target(), Authorization=bearer()["Authorization"].encode()))
         assert silent.answer().status == 101
         started = time.monotonic()
         assert [silent.frame() for _ in range(2)] == [(9, b"")] * 2
         silent.rest()
-        assert 0.4 < time.monotonic() - started < 5
+        assert 2 < time.monotonic() - started < 30
         record(("ready", LEASE, ""))
         assert statuses(lively, 1) == ["ready"]
 

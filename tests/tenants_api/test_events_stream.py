@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 
 import orjson
@@ -111,11 +112,13 @@ def test_ta113_a_comment_shows_that_the_stream_lives(lease):
 
 def test_a_stream_is_not_cut_by_the_limits_of_requests_and_ends_after_its_life(lease):
     limits = StreamLimits(lifetime_s=0.8, comment_s=0.1)
+    started = time.monotonic()
     with web_process(limits, times=Times(read_s=0.2, write_s=0.2)) as web, listening(web) as events:
         blocks = 0
         while events.block() == ": ping":
             blocks += 1
-        assert 4 <= blocks <= 8
+        assert time.monotonic() - started >= 0.8
+        assert 1 <= blocks <= 8
 
 
 def test_the_same_limits_another_answer(lease):
@@ -125,7 +128,7 @@ def test_the_same_limits_another_answer(lease):
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
             assert answer.body == b'{"error":"too many connections","code":503}\n'
         wait_until(lambda: web.serving.ask(request(web, method="HEAD")).status == 200)
-        wait_until(lambda: is_let_in(web), timeout=2)
+        wait_until(lambda: is_let_in(web))
 
 
 def is_let_in(web):

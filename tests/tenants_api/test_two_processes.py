@@ -44,10 +44,10 @@ def running(django_db_setup):
     def restart():
         kill_all(processes[:1])
         processes[0] = start(ports[0], database)
-        wait_until(lambda: answers(ports[0]), timeout=30)
+        wait_until(lambda: answers(ports[0]))
 
     for port in ports:
-        wait_until(lambda port=port: answers(port), timeout=30)
+        wait_until(lambda port=port: answers(port))
     yield SimpleNamespace(ports=ports, restart=restart, kill=lambda: kill_all(processes))
     kill_all(processes)
 

@@ -33,7 +33,7 @@ LEASES = 400
 WORKERS = 6
 BURSTS_FOR_S = 20.0
 STALL_S = 7.0
-SETTLED_WITHIN_S = 15.0
+SETTLED_WITHIN_S = 60.0
 OVERDUE_S = 10.0
 
 
@@ -250,7 +250,7 @@ def test_many_workers_never_act_twice_nor_on_old_facts_and_leave_no_lease_behind
     with backend.lock:
         backend.held.add(min(closed))
     workers.sweep()
-    wait_until(lambda: not backend.held & closed, timeout=30, message="closed leases to be torn down")
+    wait_until(lambda: not backend.held & closed, message="closed leases to be torn down")
     assert {lease: ids for lease, ids in backend.posted.items() if len(ids) > 1} == {}
     active = {row[0] for row in run("SELECT uuid FROM leases_lease WHERE phase = 'active'")}
     assert active == set(uuids) - closed
