@@ -2,7 +2,8 @@
 
 A node of another chain id, one far behind what was seen before for a minute, and one with another block at a height
 whose hash is stored: each of these would make leases look absent, or bring back states long left. Suspicion stays
-until the old chain is seen again, or an operator ends it with a reason. Nothing is destroyed meanwhile.
+until the old chain is seen again, or an operator ends it with a reason. Nothing is destroyed meanwhile. That a node
+does not hold the block by which the chain would be known is no reason to suspect it, nor to believe it again.
 """
 
 from __future__ import annotations
@@ -65,19 +66,7 @@ class Judge:
         if header.height < memory.head_height:
             return self._of_low_head(header, memory)
         self._behind_since = None
-        if _is_other(header, memory, rpc):
-            text = f"the node has another block {memory.known_height} than was seen before"
-            noticed.fault("other_history", text)
-            _suspect(memory, Suspicion.OTHER_HISTORY, text)
-            return text
-        is_borne_out = _is_borne_out(header, memory, rpc)
-        if is_borne_out is False:
-            return f"the node has another block than its header {header.height} says"
-        if is_borne_out:
-            _remember(header, memory)
-        if memory.suspect_reason:
-            end(operator=False)
-        return ""
+        return _of_history(header, memory, rpc)
 
     def _of_low_head(self, header: Header, memory: suspect_sql.Memory) -> str:
         text = f"the node is at height {header.height}, below what was seen before"
@@ -119,6 +108,26 @@ def end(*, operator: bool, record: OperatorAction | None = None) -> bool:
     return ended
 
 
+def _of_history(header: Header, memory: suspect_sql.Memory, rpc: NodeRpc) -> str:
+    """Say why a head that is high enough is not of the chain that was known; else remember it, and end suspicion."""
+    shows_known = _shows_known(header, memory, rpc)
+    if shows_known is False:
+        text = f"the node has another block {memory.known_height} than was seen before"
+        noticed.fault("other_history", text)
+        _suspect(memory, Suspicion.OTHER_HISTORY, text)
+        return text
+    if memory.suspect_reason and not (shows_known or _suffices(header, memory)):
+        return f"the node does not show block {memory.known_height}, by which the chain would be known again"
+    is_borne_out = _is_borne_out(header, memory, rpc)
+    if is_borne_out is False:
+        return f"the node has another block than its header {header.height} says"
+    if is_borne_out:
+        _remember(header, memory)
+    if memory.suspect_reason:
+        end(operator=False)
+    return ""
+
+
 def _suspect(memory: suspect_sql.Memory | None, reason: Suspicion, detail: str) -> None:
     if memory is None or memory.suspect_reason:
         return
@@ -126,15 +135,23 @@ def _suspect(memory: suspect_sql.Memory | None, reason: Suspicion, detail: str) 
         log.error("watcher.suspects", reason=reason.value, detail=detail)
 
 
-def _is_other(header: Header, memory: suspect_sql.Memory, rpc: NodeRpc) -> bool:
-    """Whether the node's block at the known height is another. What it no longer holds proves nothing."""
+def _shows_known(header: Header, memory: suspect_sql.Memory, rpc: NodeRpc) -> bool | None:
+    """Whether the node's block at the known height is the known one; None when it holds none, or none is known."""
     if memory.known_height is None or not memory.known_hash:
-        return False
+        return None
     if header.height == memory.known_height and header.block_hash:
-        return header.block_hash != memory.known_hash
+        return header.block_hash == memory.known_hash
     if header.height == memory.known_height + 1 and header.last_hash:
-        return header.last_hash != memory.known_hash
-    return _hash_at(memory.known_height, rpc) not in {None, memory.known_hash}
+        return header.last_hash == memory.known_hash
+    found = _hash_at(memory.known_height, rpc)
+    return None if found is None else found == memory.known_hash
+
+
+def _suffices(header: Header, memory: suspect_sql.Memory) -> bool:
+    """Whether the header alone undoes what made the chain suspect: it names our id again, or no block is known."""
+    if memory.suspect_reason == Suspicion.OTHER_CHAIN:
+        return bool(header.chain_id)
+    return memory.known_height is None
 
 
 def _hash_at(height: int, rpc: NodeRpc) -> str | None:

@@ -119,6 +119,58 @@ def test_a_header_of_the_other_chain_does_not_end_suspicion_once_the_known_chain
     assert standing() == ""
 
 
+@pytest.fixture
+def behind(trusted):
+    """Who has seen a node stay far below what was seen before."""
+    ChainCursor.objects.update(head_height=300)
+    times = iter([0.0, 0.0, 61.0])
+    judge = Judge(clock=lambda: next(times))
+    for _ in range(2):
+        assert judge.complaint(head(150), Node())
+    assert standing() == "node_behind"
+    return judge
+
+
+def expect(reason, complaint):
+    """Suspect for this reason, refused and nothing remembered of it; without a reason believed."""
+    assert (bool(complaint), standing()) == (bool(reason), reason)
+    if reason:
+        found = suspect_sql.memory("manifest-localnet")
+        assert (found.known_height, found.known_hash) == (99, "AA")
+
+
+@pytest.mark.parametrize(
+    ("suspected", "header", "node", "reason"),
+    [
+        pytest.param(head(105), head(106), Node(), "other_history", id="it holds no such block"),
+        pytest.param(head(105), head(106), Node(h99="AA"), "", id="it has the known block"),
+        pytest.param(head(105, chain_id="x"), head(106), Node(), "", id="it names our id"),
+        pytest.param(head(105, chain_id="x"), head(106, chain_id=""), Node(), "other_chain", id="it names none"),
+        pytest.param(head(105, chain_id="x"), head(106, chain_id=""), Node(h99="AA"), "", id="nor an id, but has it"),
+    ],
+)
+def test_what_a_node_does_not_show_never_ends_suspicion(known, suspected, header, node, reason):
+    known.complaint(suspected, Node(h99="BB"))
+    assert standing()
+    expect(reason, known.complaint(header, node))
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        pytest.param(Node(), "node_behind", id="it holds no such block"),
+        pytest.param(Node(h99="AA"), "", id="it has the known block"),
+    ],
+)
+def test_a_node_that_is_high_again_is_believed_for_what_it_shows(behind, node, reason):
+    suspect_sql.remember("manifest-localnet", height=99, block_hash="AA")
+    expect(reason, behind.complaint(head(301, last="CC"), node))
+
+
+def test_where_no_block_is_known_the_height_is_all_there_is(behind):
+    expect("", behind.complaint(head(301), Node()))
+
+
 def test_an_operator_vouches_for_the_chain_with_a_reason(known):
     known.complaint(head(105), Node(h99="BB"))
     waiting = Lease.objects.create(uuid=UUID(int=1), reason="chain_suspect")
