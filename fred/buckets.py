@@ -127,6 +127,9 @@ class Buckets:
                 return [draw for draw, _ in draws_of(asked, answer)]
             except (RedisError, OSError) as error:
                 self.be_quiet(error)
+            except (TypeError, ValueError) as error:  # no answer of our script: whose then are the next ones?
+                self._client().connection_pool.disconnect(inuse_connections=False)
+                self.be_quiet(error)
         with self._lock:
             return [self._own_draw(key) for key in keys]
 
@@ -184,9 +187,17 @@ def run_of(asked: Sequence[Asked]) -> tuple[list[str], list[str]]:
 
 
 def draws_of(asked: Sequence[Asked], answer: Any) -> list[Drawn]:
-    """What that run brought."""
-    numbers = map(float, answer)
-    return draw_each(asked, lambda buckets, _: buckets.drawn(next(numbers), next(numbers)))
+    """What that run brought. Raises TypeError or ValueError for what is no answer of the script."""
+    if not isinstance(answer, list):
+        raise TypeError(f"no list but {type(answer).__name__}")
+    numbers = [float(one) for one in reversed(answer)]
+    try:
+        found = draw_each(asked, lambda buckets, _: buckets.drawn(numbers.pop(), numbers.pop()))
+    except IndexError:
+        raise ValueError(f"only {len(answer)} numbers") from None
+    if numbers:
+        raise ValueError(f"{len(numbers)} numbers too many")
+    return found
 
 
 def draw_each(asked: Sequence[Asked], draw: Callable[[Buckets, str], Draw]) -> list[Drawn]:

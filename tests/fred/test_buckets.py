@@ -8,7 +8,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fred import buckets
+from fred import buckets, loop_buckets
 from fred.buckets import Buckets, retry_after
 from fred.loop_buckets import LoopBuckets
 from fred.valkey_link import ScriptLink
@@ -212,6 +212,18 @@ def test_without_valkey_the_process_counts_for_itself(url, monkeypatch):
 
         assert on_a_loop(lambda some: together(some, "aaaab"), url=where) == [True, True, True, False, True]
         assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", ["5", "{}", "{'0'}", "{'x', 'y'}", "{'0', '2', '0', '2'}", "redis.status_reply('OK')"]
+)
+def test_what_is_no_answer_of_the_script_counts_as_a_valkey_that_is_away(answer, valkey, monkeypatch):
+    for module in (buckets, loop_buckets):
+        monkeypatch.setattr(module, "TAKE", f"redis.call('INCR', 'asked') return {answer}")
+    some = Buckets("test", rate=0.1, burst=2, client=lambda: valkey)
+    assert [some.take("a") == 0 for _ in range(3)] == [True, True, False]
+    assert on_a_loop(lambda some: together(some, "aaaa")) == [True, True, True, False]
+    assert valkey.get("asked") == b"2"
 
 
 def test_a_refused_connection_costs_no_time_limit(monkeypatch):
