@@ -255,7 +255,7 @@ class Breaker:
             self._be_quiet(error)
             return None
         except (TypeError, ValueError) as error:  # no answer of our script: whose then are the next ones?
-            self._client.connection_pool.disconnect()
+            self._client.connection_pool.disconnect(inuse_connections=False)
             self._be_quiet(error)
             return None
         with self._lock:

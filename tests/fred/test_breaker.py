@@ -240,6 +240,17 @@ def test_what_is_no_answer_of_ours_counts_as_a_valkey_that_is_away(answer, valke
     assert valkey.get("asked") == b"1"
 
 
+def test_an_answer_that_is_none_of_ours_breaks_nobody_elses_call(valkey, monkeypatch):
+    monkeypatch.setattr(breaker, "_ENTER", "return 5")
+    ours = str(valkey.connection_pool.connection_kwargs["db"])
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(valkey.blpop, ["told"], 10)
+        wait_until(lambda: any((one["cmd"], one["db"]) == ("blpop", ours) for one in valkey.client_list()))
+        assert Breaker(valkey, "b1").enter() == 0
+        valkey.rpush("told", "x")
+        assert other.result(10) == (b"told", b"x")
+
+
 def test_those_who_wait_for_a_thread_while_valkey_does_not_answer_do_not_ask_it_again(valkey, monkeypatch):
     monkeypatch.setattr(breaker, "_ENTER", "redis.call('INCR', 'asked') return 5")
     one = Breaker(valkey, "b1")
