@@ -224,34 +224,37 @@ class Hurried:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
         self._there = (host, port)
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self._threads[0].start()
 
     def _serve(self):
-        with contextlib.suppress(OSError):
+        with self._server, contextlib.suppress(OSError):
             while True:
                 here, _ = self._server.accept()
                 there = socket.create_connection(self._there)
-                threading.Thread(target=self._copy, args=(here, there, True), daemon=True).start()
-                threading.Thread(target=self._copy, args=(there, here, False), daemon=True).start()
+                self._threads.append(threading.Thread(target=self._pass_on, args=(here, there), daemon=True))
+                self._threads[-1].start()
 
-    def _copy(self, source, target, is_client):
-        with contextlib.suppress(OSError):
+    def _pass_on(self, here, there):
+        with here, there, contextlib.suppress(OSError):
             while True:
-                select.select([source], [], [])
-                if is_client and self.is_cutting.is_set():
-                    self.is_cutting.clear()
-                    source.sendall(b"E" + struct.pack("!I", len(FATAL) + 4) + FATAL)
-                    source.close()  # what the client sent is not read: the end is a reset
-                    target.close()
-                    self.cut.set()
-                    return
-                data = source.recv(65536)
-                if not data:
-                    return
-                target.sendall(data)
+                for source in select.select([here, there], [], [])[0]:
+                    if source is here and self.is_cutting.is_set():
+                        self.is_cutting.clear()
+                        here.sendall(b"E" + struct.pack("!I", len(FATAL) + 4) + FATAL)
+                        here.close()  # what the client sent is not read: the end is a reset
+                        self.cut.set()
+                        return
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    (there if source is here else here).sendall(data)
 
     def close(self):
-        self._server.close()
+        """End it, once all its connections have ended."""
+        self._server.shutdown(socket.SHUT_RDWR)
+        for one in self._threads:
+            one.join(20)
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

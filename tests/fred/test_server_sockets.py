@@ -136,6 +136,7 @@ def test_a_client_may_say_goodbye(opened):
     opened.send_frame(CLOSE, (1000).to_bytes(2, "big"))
     assert close_of(opened) == (1000, "")
     assert opened.frame() == (-1, b"")
+    wait_until(lambda: ended)
     assert ended == [1000]
 
 
