@@ -24,7 +24,7 @@ _NEVER: Final = float("inf")
 class TimeLimit:
     """`with TimeLimit(seconds):` is `async with asyncio.timeout(seconds):`; good for one use, inside a task.
 
-    It ends nothing because the loop itself stood still: what came meanwhile is read first.
+    Where the loop itself stood still, what came meanwhile is read first; once, so that there is an end.
     """
 
     __slots__ = ("_all", "_cancelling", "_is_over", "_seconds", "_task", "had_grace", "until")

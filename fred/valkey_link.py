@@ -15,8 +15,6 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as LinkError
 from redis.exceptions import InvalidResponse, NoScriptError
 
-from fred import valkey
-
 CLOSED: Final = "Connection closed by server."
 
 
@@ -66,7 +64,7 @@ class ScriptLink:
             self._redis = Redis.from_url(
                 self._url(),
                 socket_timeout=None,  # the caller has a limit for all of it
-                socket_connect_timeout=valkey.LIMIT_S,
+                socket_connect_timeout=None,
                 retry=Retry(NoBackoff(), 0),
             )
         connection: AbstractConnection = self._redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Waiting for a condition instead of for a time; and standing still, where that is what is tested."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def wait_until(predicate: Callable[[], T], *, timeout: float = 60.0, message: st
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout} s: {message or predicate}; last value {value!r}")
         pause.wait(POLL_SECONDS)
+
+
+def stand_still(seconds: float) -> None:
+    """Block this thread, and the loop that runs on it, as a machine does that is too busy."""
+    threading.Event().wait(seconds)

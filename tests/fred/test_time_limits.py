@@ -14,6 +14,7 @@ import uvloop
 
 from fred import time_limits
 from fred.time_limits import TimeLimit
+from tests.waiting import stand_still
 
 pytestmark = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 
@@ -118,13 +119,6 @@ def test_the_timer_holds_nothing_of_the_request_that_set_it(run):
     assert run(main()) is None
 
 
-def held_up(seconds):
-    """Block the loop, as a machine does that is too busy."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        pass
-
-
 def test_what_came_while_the_loop_stood_still_is_in_time(run):
     async def main():
         near, far = socket.socketpair()
@@ -135,20 +129,20 @@ def test_what_came_while_the_loop_stood_still_is_in_time(run):
                 reading = asyncio.ensure_future(loop.sock_recv(near, 1))
                 await asyncio.sleep(0)
                 far.send(b"x")
-                held_up(0.3)
+                stand_still(0.3)
                 return await reading
 
     assert run(main()) == b"x"
 
 
 def test_who_is_silent_ends_soon_after_the_loop_stood_still(run):
-    async def held_up_and_waiting():
-        held_up(0.3)
+    async def silent():
+        stand_still(0.3)
         await forever()
 
     async def main():
         with pytest.raises(TimeoutError), TimeLimit(0.1):
-            await held_up_and_waiting()
+            await silent()
         return "over"
 
     assert run(main()) == "over"
@@ -156,7 +150,7 @@ def test_who_is_silent_ends_soon_after_the_loop_stood_still(run):
 
 def test_a_limit_set_late_in_a_turn_has_all_its_time(run):
     async def main():
-        held_up(0.3)
+        stand_still(0.3)
         started = time.monotonic()
         with pytest.raises(TimeoutError), TimeLimit(0.1):
             await forever()

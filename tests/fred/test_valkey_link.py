@@ -13,6 +13,7 @@ from redis.exceptions import InvalidResponse, ResponseError
 
 from fred.valkey_link import ScriptLink
 from tests.backends.certificates import Authority
+from tests.waiting import stand_still
 
 ECHO = "return {KEYS[1], ARGV[1], redis.call('INCR', 'runs')}"
 
@@ -152,6 +153,19 @@ def test_a_limit_of_the_url_is_one_for_each_answer(valkey, run):
     with pytest.raises(TimeoutError):
         run(through(Between(lambda _: []), query="socket_timeout=0.05"))
     assert run(through(Between(), query="socket_timeout=60")) == [[b"k", "ä".encode(), 2]]
+
+
+def test_a_connection_that_is_made_while_the_loop_stands_still_is_in_time(valkey, run, monkeypatch):
+    monkeypatch.setattr("fred.valkey.LIMIT_S", 0.05)
+
+    async def work():
+        asking = asyncio.ensure_future(answered(url_of(None)))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        stand_still(0.2)
+        return await asking
+
+    assert run(work()) == echoed(1)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
