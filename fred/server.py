@@ -1,7 +1,7 @@
 """The web server: uvicorn with our protocols, our order of stopping, and certificates that change while it runs.
 
 `python -m fred.server [APPLICATION]` serves the tenant API, or with `FRED_ROLE=admin` the admin site, as the settings
-say. SIGTERM and SIGINT stop it; SIGHUP reads the certificate again.
+say. SIGTERM and SIGINT stop it, and its exit status is 0 then; SIGHUP reads the certificate again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -161,6 +162,14 @@ class Server(uvicorn.Server):
         await self._until(lambda: not self.server_state.tasks, FAREWELL_S)
         await self.lifespan.shutdown()
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals for the wish to stop. One that was met is over: uvicorn would end the process by it now."""
+        with super().capture_signals():
+            yield
+            if not self.force_exit:
+                self._captured_signals.clear()
+
     @property
     def _connections(self) -> Sequence[HttpProtocol | WebSocketProtocol]:
         return list(self.server_state.connections)  # type: ignore[arg-type]
@@ -214,7 +223,10 @@ def of_settings(provider: ProviderConfig, house: HouseConfig, *, app: Any = APPL
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until a signal; ends with 1 where the certificate does not load, with 3 where nobody can listen."""
+    """Serve until a signal; ends with 1 where the certificate does not load, with 3 where nobody can listen.
+
+    A thread that still waits for something once everything was stopped holds up the process's end for a moment only.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fred.settings")
     from django.conf import settings  # noqa: PLC0415 - only a process that serves has them
 
@@ -225,6 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(1) from None
     server.run()
+    end = threading.Timer(FAREWELL_S, os._exit, [0])
+    end.daemon = True
+    end.start()
 
 
 def _stop_s(provider: ProviderConfig) -> float:
