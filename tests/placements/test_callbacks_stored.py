@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 import uuid
 
 import pytest
@@ -83,13 +82,11 @@ def test_many_callbacks_of_many_leases_land_in_few_transactions():
             body = json.dumps({"lease_uuid": str(operation.lease_id), "status": "success"}).encode()
             return post(endpoint, body, query=f"operation_id={operation.pk}")
 
-        started = time.monotonic()
         answers = await asyncio.gather(*(one(operation) for operation in operations))
-        return {answer.status for answer in answers}, time.monotonic() - started
+        return {answer.status for answer in answers}
 
-    (statuses, seconds), _ = run(work, apply=apply)
+    statuses, _ = run(work, apply=apply)
     assert statuses == {200}
     assert sum(batches) == 300
     assert len(batches) < 10
-    assert seconds < 5
     assert Operation.objects.filter(state=OperationState.SUCCEEDED).count() == 300

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from django.db import connection
 
 from fred import signing
+from fred.dev.foreground import free_port
 from tests.fred.served import connect
 from tests.services import PROVIDER
 from tests.tenants_api.calls import bearer, token
@@ -35,10 +35,7 @@ def running(django_db_setup):
     """Ports of two web processes on this test's database and Valkey; the first client they see is told by a header."""
     parts = urlsplit(os.environ["DATABASE_URL"])
     database = urlunsplit(parts._replace(path="/" + connection.settings_dict["NAME"]))
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(free.getsockname()[1])
+    ports = [free_port(), free_port()]
     processes = [start(port, database) for port in ports]
 
     def restart():

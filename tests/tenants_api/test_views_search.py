@@ -44,7 +44,8 @@ def test_all_candidates_are_asked_at_once(ask, lease, backends):
     assert ask("provision").body == envelope("provision not found", 404)
 
 
-def test_a_hit_ends_the_wait(ask, lease, backends):
+def test_a_hit_ends_the_wait(ask, lease, backends, monkeypatch):
+    monkeypatch.setattr(backend_reads, "DEADLINE_S", 20.0)
     held = threading.Event()
     backends.one.answers[PATH] = lambda: held.wait(30) and (404, b"{}")
     backends.two.holds()
@@ -89,7 +90,7 @@ def test_the_deadline_counts_for_all_together(ask, lease, backends, monkeypatch)
         one.answers[PATH] = lambda: held.wait(30) and (404, b"{}")
     began = time.monotonic()
     assert ask("provision").body == envelope("internal server error", 500)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert ask("status").status == 200
     held.set()
 
