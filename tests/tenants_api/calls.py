@@ -9,6 +9,8 @@ from tests.tenants_api.vectors import KEYS, LEASE
 
 PROVIDER = uuid.UUID("0190a1b2-0000-7000-8000-00000000000a")
 SKU = uuid.UUID("0190a1b2-0000-7000-8000-0000000000f1")
+CALL_LEAVES_S = 1.5
+"""A short wait for a backend's answer, within which the call itself leaves also on a busy machine."""
 
 
 def token(who="alice", lease=LEASE, **changes):

@@ -18,7 +18,7 @@ from placements.sender import Sender
 from tests.factories.placements import OperationFactory
 from tests.placements.due_rows import targets_to
 from tests.scripted_backend import Hang, Reset
-from tests.tenants_api.calls import bearer, envelope
+from tests.tenants_api.calls import CALL_LEAVES_S, bearer, envelope
 from tests.tenants_api.commands.conftest import OLD
 from tests.tenants_api.commands.named import K1, K2, NEW, UNAVAILABLE, only
 from tests.tenants_api.vectors import ALICE, LEASE
@@ -270,7 +270,7 @@ def test_an_end_that_comes_before_the_backend_could_be_told_ends_the_command(ask
 
 
 def test_lc112_nothing_is_torn_down_while_a_command_is_on_the_wire(ask, lease, backend, look, monkeypatch):
-    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", CALL_LEAVES_S)
     hang = Hang()
     backend.script["restart"].append(hang)
     assert ask("restart", key=K1).body == UNAVAILABLE

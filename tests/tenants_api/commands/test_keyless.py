@@ -19,7 +19,7 @@ from tests.factories.leases import PayloadFactory
 from tests.factories.placements import CommandFactory, OperationFactory
 from tests.placements.due_rows import targets_to
 from tests.scripted_backend import Hang, Reset
-from tests.tenants_api.calls import bearer, envelope, token
+from tests.tenants_api.calls import CALL_LEAVES_S, bearer, envelope, token
 from tests.tenants_api.commands.conftest import LIFECYCLE, OLD
 from tests.tenants_api.vectors import LEASE
 from tests.waiting import wait_until
@@ -55,7 +55,7 @@ def test_ta64_restart(ask, another, backend, events):
 
 
 def test_ta64_a_time_out_is_500_and_the_outcome_is_still_recorded(ask, lease, backend, events, monkeypatch):
-    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", CALL_LEAVES_S)
     hang = Hang()
     backend.script["restart"].append(hang)
     found = ask("restart")

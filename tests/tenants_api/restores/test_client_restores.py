@@ -10,7 +10,7 @@ from backends.client import Pulse
 from fred import breaker
 from placements.models import Operation
 from tests.scripted_backend import Broken, Hang, Reset
-from tests.tenants_api.calls import bearer
+from tests.tenants_api.calls import CALL_LEAVES_S, bearer
 from tests.tenants_api.restores.restoring import ROWS
 from tests.tenants_api.vectors import BOB
 
@@ -72,7 +72,7 @@ def test_silence_after_the_call_left_is_undecided(restoring, monkeypatch):
     source, target = restoring.source(), restoring.lease()
     hang = Hang()
     restoring.backend.script["restore"].append(hang)
-    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.2)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", CALL_LEAVES_S)
     found = restoring.ask(target, source)
     hang.release()
     assert found.status == 500

@@ -14,6 +14,7 @@ from placements.models import Operation, Placement
 from placements.status import OperationState
 from tests.placements.due_rows import handed
 from tests.scripted_backend import Broken, Hang, Reset, row
+from tests.tenants_api.calls import CALL_LEAVES_S
 from tests.tenants_api.restores.restoring import ROWS, error
 from tests.waiting import wait_until
 
@@ -161,7 +162,7 @@ def test_when_the_budget_ends_after_the_call_left_it_is_500_and_the_answer_is_ta
     source, target = restoring.source(), restoring.lease()
     hang = Hang()
     restoring.backend.script["restore"].append(hang)
-    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", 0.3)
+    monkeypatch.setattr("tenants_api.lease_route.WAIT_S", CALL_LEAVES_S)
     found = restoring.ask(target, source)
     assert (found.status, found.body) == (500, INTERNAL)
     hang.release()
