@@ -107,7 +107,7 @@ def test_one_statement_reads_them_all(django_assert_max_num_queries):
 def test_waiting_hints_are_counted_by_queue(valkey):
     from fred.celery import app
 
-    Hints(lambda: app).send("leases.tasks.lanes")
+    assert Hints(lambda: app, limit_s=10.0).send("leases.tasks.lanes")
     found = readings.of_the_queues()
     assert found["fred_queue_depth"] == {("lifecycle",): 0, ("dispatch",): 0, ("chain",): 1, ("sweep",): 0}
     assert 0 <= found["fred_queue_oldest_age_seconds"][("chain",)] < 30
