@@ -14,8 +14,9 @@ ANSWER_S = 10.0
 def wait_for_valkey() -> None:
     """Let all of this process be patient; before other modules take the limit from where it is set."""
     from fred import breaker, tasks, valkey
+    from reconciliation import rotation
 
-    valkey.LIMIT_S = ANSWER_S
+    valkey.LIMIT_S = rotation.LIMIT_S = ANSWER_S
     breaker._LIMIT_S = ANSWER_S
     tasks.hint._limit_s = ANSWER_S
 
