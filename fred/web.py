@@ -25,13 +25,17 @@ from tenants_api.event_streams import EventStreams, StreamLimits
 from tenants_api.events_asgi import EventsApp
 
 THREADS: Final = 16
-"""Threads for Django's views; more only compete for the interpreter and the database pool."""
+"""Threads for views; more only compete for the interpreter and the database pool."""
 WAITING: Final = frozenset({"restart", "update", "restore"})
 """Last segments of the routes whose requests wait for what their backend answers."""
 QUICK: Final = frozenset({"status", "provision", "connection"})
 """Last segments of the routes whose views run on the event loop."""
+ASKING: Final = frozenset({"logs", "releases", "workloads"})
+"""Last segments of the other routes that ask backends, whose answers are too big to be read on the event loop."""
 WAITING_THREADS: Final = 16
 """Threads for those: each may wait ten seconds, and reads and uploads answer while all of them do."""
+ASKING_THREADS: Final = 16
+"""Threads for those: each may wait for a backend that says nothing, and uploads are taken while all of them do."""
 RESERVED: Final = {"/health": 2, "/readyz": 2, "/metrics": 1}
 """Probes answer while every other thread waits."""
 ANSWER_WITHIN_S: Final = 12.0
@@ -94,12 +98,12 @@ def route_by_path(routes: dict[str, App], otherwise: App, *, events: App | None 
     return routed
 
 
-def apart(views: App, *, quick: App, waiting: App) -> App:
-    """Those who read a little to `quick`, those who wait for their backend to `waiting`, all others to `views`."""
+def apart(views: App, *, quick: App, asking: App, waiting: App) -> App:
+    """Small reads to `quick`, other questions to backends to `asking`, commands to `waiting`, the rest to `views`."""
 
     async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
         last = scope["path"].rpartition("/")[2]
-        app = quick if last in QUICK else waiting if last in WAITING else views
+        app = quick if last in QUICK else asking if last in ASKING else waiting if last in WAITING else views
         await app(scope, receive, send)
 
     return chosen
@@ -131,12 +135,13 @@ def compose(*, streams: StreamLimits | None = None, quick: Callable[[ThreadedDja
     limits = Limits(config.max_request_body_size, read_s, ANSWER_WITHIN_S, whole_s)
     room = Room()
     django_views = ThreadedDjango(limits, threads=THREADS, reserved=RESERVED, middleware=False, room=room)
+    asking = ThreadedDjango(limits, threads=ASKING_THREADS, reserved={}, middleware=False, room=room)
     waiting = ThreadedDjango(limits, threads=WAITING_THREADS, reserved={}, middleware=False, room=room)
     callbacks = callbacks_asgi.CallbackEndpoint(config, barred=callbacks_asgi.barred_backends)
     dispatch.use_in_web()
     events = EventsApp(EventStreams(streams or StreamLimits()))
     ahead = partial(_read_ahead, room) if quick is LoopDjango else _nothing
-    views = apart(django_views, quick=quick(django_views), waiting=waiting)
+    views = apart(django_views, quick=quick(django_views), asking=asking, waiting=waiting)
     routed = route_by_path({callbacks_asgi.PATH: callbacks}, views, events=events)
     edge = Edge(
         routed,
@@ -146,9 +151,8 @@ def compose(*, streams: StreamLimits | None = None, quick: Callable[[ThreadedDja
         error_body=error_body,
     )
     readers = (loop_http.requests.close, throttles.close, loop_reads.close, lease_reads.rows.close)
-    return Web(
-        edge, [_closer(django_views), _closer(waiting), callbacks.close, events.close, edge.close, *readers, _drain]
-    )
+    handlers = (_closer(one) for one in (django_views, asking, waiting))
+    return Web(edge, [*handlers, callbacks.close, events.close, edge.close, *readers, _drain])
 
 
 def error_body(scope: Scope, status: int, text: str, name: str) -> tuple[bytes, bytes]:

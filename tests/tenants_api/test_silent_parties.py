@@ -1,4 +1,4 @@
-"""Small reads that wait for a silent backend or a silent node hold no route that needs neither."""
+"""Requests that wait for a silent backend or a silent node hold no route that needs neither."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import select
 import threading
 from contextlib import ExitStack
+from hashlib import sha256
 
 import pytest
 from django.db import connections
@@ -60,16 +61,16 @@ def deaf(monkeypatch):
         client.close()
 
 
-def call(target, headers):
+def call(target, headers, *, method="GET"):
     lines = "".join(f"{name}: {value}\r\n" for name, value in {"Host": "x", **headers}.items())
-    return f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode()
+    return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
-def ask_for(stack, server, leases):
-    """Ask for the status of each of these leases, on a connection of its own."""
+def ask_for(stack, server, leases, route="status"):
+    """Ask for each of these leases on a connection of its own."""
     lines = [stack.enter_context(server.connect()) for _ in leases]
     for line, lease in zip(lines, leases, strict=True):
-        line.send(call(f"/v1/leases/{lease}/status", bearer(lease=str(lease))))
+        line.send(call(f"/v1/leases/{lease}/{route}", bearer(lease=str(lease))))
     return lines
 
 
@@ -79,11 +80,16 @@ def make(number, **changes):
     return [LeaseFactory(**fields).uuid for _ in range(number)]
 
 
+def is_unanswered(lines):
+    """Whether none of these requests was told anything yet."""
+    return select.select([line.socket for line in lines], [], [], 0)[0] == []
+
+
 def others_are_served_before(lines, server):
     releases = server.ask(call(f"/v1/leases/{LEASE}/releases", bearer()))
     workloads = server.ask(call(f"/workloads?lease_uuid={LEASE}", {}))
     assert (releases.status, workloads.status) == (200, 200)
-    assert select.select([line.socket for line in lines], [], [], 0)[0] == []
+    assert is_unanswered(lines)
 
 
 def test_searches_of_a_silent_backend_hold_nobody_else(server, backends):
@@ -94,6 +100,21 @@ def test_searches_of_a_silent_backend_hold_nobody_else(server, backends):
         lines = ask_for(stack, server, leases)
         wait_until(lambda: len(backends.two.calls) >= web.THREADS)
         others_are_served_before(lines, server)
+        held.set()
+        assert [line.answer().status for line in lines] == [200] * CROWD
+
+
+def test_releases_of_a_silent_backend_hold_no_upload(server, backends):
+    payload, held = b"{}", threading.Event()
+    (pending,) = make(1, chain_state=LeaseState.PENDING, meta_hash=sha256(payload).digest())
+    backends.one.answers[f"/releases/{LEASE}"] = lambda: held.wait(30) and (200, b"[]")
+    token = bearer(lease=str(pending), meta_hash=sha256(payload).hexdigest())
+    upload = call(f"/v1/leases/{pending}/data", {**token, "Content-Length": len(payload)}, method="POST") + payload
+    with ExitStack() as stack:
+        lines = ask_for(stack, server, [LEASE] * CROWD, route="releases")
+        wait_until(lambda: len(backends.one.calls) >= web.ASKING_THREADS)
+        assert server.ask(upload).status == 202
+        assert is_unanswered(lines)
         held.set()
         assert [line.answer().status for line in lines] == [200] * CROWD
 
