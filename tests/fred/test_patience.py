@@ -7,6 +7,7 @@ from django.db import connection
 
 from fred import valkey as house_valkey
 from fred.breaker import _process
+from reconciliation import rotation
 from tests.patient import ANSWER_S
 
 
@@ -38,7 +39,5 @@ def test_threads_have_the_limit_of_a_house():
 
 
 def test_valkey_has_its_time():
-    found = [
-        one.connection_pool.connection_kwargs["socket_timeout"] for one in (house_valkey.client(), _process.valkey())
-    ]
-    assert found == [ANSWER_S] * 2
+    clients = house_valkey.client(), _process.valkey(), rotation._client()
+    assert [one.connection_pool.connection_kwargs["socket_timeout"] for one in clients] == [ANSWER_S] * 3
