@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tests.waiting import wait_until
@@ -56,7 +57,8 @@ class Nursery:
     def kill(self, pid: int) -> None:
         """Kill it, if it lives, and wait until it is gone."""
         if pid not in self.ended:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(pid, signal.SIGKILL)
             wait_until(lambda: pid in self.ended, message="the end of a killed process")
 
     def died(self, pid: int) -> bool:
