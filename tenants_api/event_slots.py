@@ -22,7 +22,6 @@ from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from fred.buckets import QUIET_S
 from fred.time_limits import TimeLimit
@@ -104,9 +103,13 @@ class EventSlots:
             self._renewing = asyncio.create_task(self._renew_for_ever(), context=contextvars.Context())
         member = secrets.token_hex(8)
         async with self._lock:
-            found = await self._run(
-                _TAKE, {member: lease}, [member, round(self._kept_s * 1000), self._total, self._per_lease]
-            )
+            try:
+                found = await self._run(
+                    _TAKE, {member: lease}, [member, round(self._kept_s * 1000), self._total, self._per_lease]
+                )
+            except BaseException:  # nobody waits any more
+                self._give_back(member, lease)
+                raise
             if found is None:  # not reached: what this process knows has to do
                 found = int(len(self._own) < self._total and self._of_lease[lease] < self._per_lease)
                 if not found:  # Valkey may yet come to what it was asked
@@ -126,7 +129,7 @@ class EventSlots:
             del self._of_lease[lease]
         self._give_back(member, lease)
         if self._freeing is None or self._freeing.done():
-            self._freeing = asyncio.ensure_future(self._free())
+            self._freeing = asyncio.create_task(self._free(), context=contextvars.Context())
 
     async def renew(self) -> None:
         """Keep all places of this process, and give those back that Valkey was not told of."""
@@ -146,6 +149,7 @@ class EventSlots:
             self.free(member)
         if self._freeing is not None:
             await self._freeing
+        await self._free()
         await self._valkey.aclose()
 
     def _give_back(self, member: str, lease: UUID) -> None:
@@ -154,10 +158,10 @@ class EventSlots:
             del self._freed[next(iter(self._freed))]
 
     async def _free(self) -> None:
-        while self._freed:
+        while True:
             async with self._lock:
                 some = dict(islice(self._freed.items(), _AT_ONCE))
-                if await self._run(_FREE, some, list(some)) is None:
+                if not some or await self._run(_FREE, some, list(some)) is None:
                     return
                 for member in some:
                     self._freed.pop(member, None)
@@ -181,9 +185,9 @@ class EventSlots:
         try:
             with TimeLimit(LIMIT_S):
                 found: object = await self._valkey.eval(script, len(keys), *keys, *arguments)
-        except (RedisError, OSError) as error:
+            return int(str(found)) if found is not None else 0
+        except Exception as error:  # noqa: BLE001 - whatever it is, streams are counted and renewed here
             self._quiet_until = asyncio.get_running_loop().time() + QUIET_S
             self._missed.set()
             log.debug("events.slots_not_reached", error=type(error).__name__)
             return None
-        return int(str(found)) if found is not None else 0

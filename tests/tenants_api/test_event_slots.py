@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextvars import ContextVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -118,6 +119,78 @@ def test_a_process_counts_for_itself_while_valkey_is_away():
         await alone.close()
 
     asyncio.run(main())
+
+
+def test_an_answer_that_is_none_of_ours_ends_no_renewing(valkey, monkeypatch):
+    monkeypatch.setattr(event_slots, "QUIET_S", 0.01)
+
+    async def main():
+        one = slots(kept_s=0.3)
+        with monkeypatch.context() as patched:
+            patched.setattr(event_slots, "_RENEW", "redis.call('INCR', 'asked') return 'x'")
+            place = await one.take(ONE)
+            await soon(lambda: int(valkey.get("asked") or 0) > 1)
+        seconds, micros = valkey.time()
+        ends = seconds * 1000 + micros // 1000 + 300
+        await soon(lambda: (valkey.zscore(TOTAL, place) or 0) > ends)
+        await one.close()
+
+    asyncio.run(main())
+
+
+def test_who_gives_up_while_valkey_is_asked_keeps_no_place(valkey):
+    async def main():
+        one = slots()
+        for turns in range(20):
+            taking = asyncio.create_task(one.take(ONE))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            taking.cancel()
+            await asyncio.wait([taking])
+            if not taking.cancelled():
+                one.free(taking.result())
+        await one.renew()
+        kept = valkey.zcard(TOTAL)
+        await one.close()
+        return kept
+
+    assert asyncio.run(main()) == 0
+
+
+def test_closed_it_gives_back_what_valkey_was_not_told_of(valkey, monkeypatch):
+    monkeypatch.setattr(event_slots, "QUIET_S", 0.0)
+
+    async def main():
+        one = slots()
+        place = await one.take(ONE)
+        with monkeypatch.context() as patched:
+            patched.setattr(event_slots, "_FREE", "return redis.error_reply('no')")
+            one.free(place)
+            await one._freeing
+        assert valkey.zcard(TOTAL) == 1
+        await one.close()
+
+    asyncio.run(main())
+    assert valkey.zcard(TOTAL) == 0
+
+
+def test_what_is_given_back_belongs_to_no_request(valkey, monkeypatch):
+    colour, seen, run = ContextVar("colour", default="none"), [], EventSlots._run
+
+    async def noted(one, script, *rest):
+        seen.append((script, colour.get()))
+        return await run(one, script, *rest)
+
+    monkeypatch.setattr(EventSlots, "_run", noted)
+
+    async def main():
+        colour.set("red")
+        one = slots()
+        one.free(await one.take(ONE))
+        await one.close()
+
+    asyncio.run(main())
+    assert seen == [(event_slots._TAKE, "red"), (event_slots._FREE, "none")]
 
 
 @pytest.fixture
