@@ -28,6 +28,11 @@ def in_doubt(**fields):
     return due(**{"state": S.IN_DOUBT, "first_dispatched_at": timezone.now(), "dispatch_count": 1, **fields})
 
 
+def is_put_off(row, seconds=0.8):
+    """Whether its next push is at least so much later than it was made, however late it is by now."""
+    return row.due_at > row.created_at + timedelta(seconds=seconds)
+
+
 def until(row, **fields):
     """Wait until the stored row has these values; return it."""
 
