@@ -122,7 +122,7 @@ def test_silence_ends_at_the_time_limit_and_others_are_answered_meanwhile(on_a_l
     with peer(lambda got: (got.target == "/fast" or held.wait(10)) and answer(200)) as server:
 
         async def work(http):
-            slow = asyncio.ensure_future(http.fetch(Request(f"{server.url}/slow", timeout=0.3)))
+            slow = asyncio.ensure_future(http.fetch(Request(f"{server.url}/slow", timeout=1.0)))
             fast = [await http.fetch(Request(f"{server.url}/fast")) for _ in range(3)]
             assert not slow.done()
             return [*fast, await slow]
@@ -159,7 +159,7 @@ def test_who_waits_for_a_connection_waits_inside_its_time_limit(on_a_loop, monke
         async def work(http):
             first = asyncio.ensure_future(http.fetch(Request(f"{server.url}/first")))
             await asyncio.to_thread(wait_until, lambda: server.got)
-            second = await http.fetch(Request(f"{server.url}/second", timeout=0.2))
+            second = await http.fetch(Request(f"{server.url}/second", timeout=0.5))
             held.set()
             return await first, second
 
