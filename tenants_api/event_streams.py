@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import close_old_connections
 
 from fred.limits import STOPPING
+from fred.time_limits import TimeLimit
 from fred.upgrade import events_segment
 from leases.event_reads import StatusFact
 from leases.hub import QUEUE, Hub, Subscription, is_gap
@@ -129,12 +130,11 @@ class EventStreams:
         await self._slots.close()
 
     async def _in_a_thread(self, check: Callable[[], UUID]) -> UUID:
-        waiting = asyncio.wrap_future(self._threads.submit(check))
-        done, _ = await asyncio.wait([waiting], timeout=ADMIT_WITHIN_S)
-        if not done:
-            waiting.cancel()
-            raise ApiError(503, "request timeout", error_code="timeout")
-        return waiting.result()
+        try:
+            with TimeLimit(ADMIT_WITHIN_S):
+                return await asyncio.wrap_future(self._threads.submit(check))
+        except TimeoutError:
+            raise ApiError(503, "request timeout", error_code="timeout") from None
 
 
 def is_stopping(scope: Mapping[str, Any]) -> asyncio.Event:
