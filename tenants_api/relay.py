@@ -4,7 +4,8 @@ import unicodedata
 from typing import Final
 
 MOST_BYTES: Final = 512
-_BLANKS: Final = {"\n": " ", "\t": " "}
+_BLANKS: Final = dict.fromkeys("\n\t\u2028\u2029", " ")
+"""What would begin another line, or leap in this one."""
 _DROPPED: Final = frozenset({"Cc", "Cf", "Cs"})
 """Control and format characters (escapes, but also what turns the direction of text or has no width); half pairs."""
 

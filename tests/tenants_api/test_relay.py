@@ -17,6 +17,7 @@ from tenants_api.relay import relayed
         ("a\u202eb\u200bc\u2066d\ufeffe", "abcde"),
         ('service "web": bad port', 'service "web": bad port'),
         ("\ud800x", "x"),
+        ("one\u2028two\u2029three\x85", "one two three"),
     ],
 )
 def test_ta78_a_backends_text_is_cleaned_and_cut(text, shown):
