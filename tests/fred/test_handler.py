@@ -106,7 +106,7 @@ def django_app():
     hanging_threads.clear()
     sent.clear()
     app = ThreadedDjango(
-        Limits(body_bytes=10, read_s=5.0, answer_s=0.2), threads=2, reserved={"/echo": 1}, middleware=False
+        Limits(body_bytes=10, read_s=10.0, answer_s=1.0), threads=2, reserved={"/echo": 1}, middleware=False
     )
     yield app
     release.set()
@@ -181,7 +181,7 @@ def test_reading_and_answering_together_have_a_limit():
 
 
 @pytest.mark.parametrize(
-    "limits", [{"read_s": 0.05, "answer_s": 1.0}, {"read_s": 9.0, "answer_s": 9.0, "whole_s": 0.3}]
+    "limits", [{"read_s": 0.05, "answer_s": 1.0}, {"read_s": 9.0, "answer_s": 9.0, "whole_s": 2.0}]
 )
 def test_a_body_that_does_not_come_cannot_be_read(limits):
     app = ThreadedDjango(Limits(body_bytes=10, **limits), threads=1, reserved={}, middleware=False)

@@ -14,7 +14,7 @@ from tests.fred.served import echo, live, served, upgrade
 from tests.waiting import wait_until
 
 TOO_LARGE = "request header fields too large"
-SHORT = Times(head_s=0.3, read_s=0.3, write_s=0.4, idle_s=0.3, stall_s=0.2)
+SHORT = Times(head_s=1.0, read_s=1.0, write_s=1.0, idle_s=1.0, stall_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +294,7 @@ async def slow(scope, receive, send):
         gone = asyncio.ensure_future(disconnected(receive))
         for _ in range(8):
             await send({"type": "http.response.body", "body": b"z", "more_body": True})
-            await asyncio.wait([gone], timeout=0.06)  # the pace of the stream
+            await asyncio.wait([gone], timeout=0.15)  # the pace of the stream: longer than any answer may take
         while scope["path"] == "/flood" and not gone.done():
             await send({"type": "http.response.body", "body": b"z" * 100_000, "more_body": True})
             await asyncio.wait([gone], timeout=0)

@@ -271,7 +271,7 @@ def test_who_comes_while_the_server_stops_is_told_to_come_back(lease):
 
 def test_ta87_a_socket_stays_while_its_client_answers_pings_and_no_longer(lease):
     """Also past the time limits of requests."""
-    times = Times(read_s=0.3, write_s=0.3, idle_s=0.3, ping_s=0.2, pong_s=3.0)
+    times = Times(read_s=1.0, write_s=1.0, idle_s=1.0, ping_s=0.2, pong_s=3.0)
     with web_process(times=times) as web, web.opened() as lively, web.serving.connect() as silent:
         silent.send(upgrade(web.target(), Authorization=bearer()["Authorization"].encode()))
         assert silent.answer().status == 101
