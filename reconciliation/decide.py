@@ -21,8 +21,10 @@ Rule = Callable[[LeaseFacts, datetime, Limits], Decision | None]
 def source_unknown(facts: LeaseFacts, now: datetime, limits: Limits) -> Decision | None:
     """the chain gave no usable answer | wait, with the reason; nothing is concluded"""
     if isinstance(facts.chain, Unknown):
-        own = facts.chain.is_own
-        return Decision(Wait(), reason=facts.chain.reason, after=limits.source_retry, failed=own, spread=not own)
+        own, after = facts.chain.is_own, limits.source_retry
+        if facts.chain.behind:  # no silence: the node is there in about so many blocks
+            after = min(facts.chain.behind * limits.stale_retry, after)
+        return Decision(Wait(), reason=facts.chain.reason, after=after, failed=own, spread=not own)
     return None
 
 

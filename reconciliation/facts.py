@@ -68,19 +68,32 @@ def exact_reads(wanted: Iterable[UUID], claimed: Mapping[UUID, int], sources: So
         match answer:
             case f.Unknown():
                 found[uuid] = answer
-            case ChainAbsent():
-                found[uuid] = f.Absent() if rows[uuid][3] is None else f.Unknown("chain_unknown")
-                if rows[uuid][3] is not None or rows[uuid][9] >= 0:  # it was read, or announced
+            case ChainAbsent(height=height):
+                behind = _behind(rows[uuid], height)
+                doubt = f.Unknown("chain_stale", behind=behind) if behind else f.Unknown("chain_unknown")
+                found[uuid] = f.Absent() if not behind and rows[uuid][3] is None else doubt
+                if behind:
+                    _count_stale(uuid, height)
+                elif rows[uuid][3] is not None or rows[uuid][9] >= 0:  # it was read, or announced
                     noticed.fault("lease_unknown", str(uuid))
             case ChainExact(lease=lease, height=height):
-                stale = height < rows[uuid][9] or height < rows[uuid][4]
-                found[uuid] = f.Unknown("chain_stale") if stale else f.ExactLease(lease.state)
-                if stale:
-                    metrics.CHAIN_STALE_READS.labels("get_lease").inc()
-                    noticed.fault("stale_read", f"lease {uuid} at {height}")
+                behind = _behind(rows[uuid], height)
+                found[uuid] = f.Unknown("chain_stale", behind=behind) if behind else f.ExactLease(lease.state)
+                if behind:
+                    _count_stale(uuid, height)
                 if rows[uuid][3] in TERMINAL:  # a stored end is exact for ever, whatever a node behind says
                     found[uuid] = f.ExactLease(LeaseState(rows[uuid][3]))
     return found
+
+
+def _behind(row: tuple[Any, ...], height: int) -> int:
+    """How many blocks a read at this height lies below the lease's newest news or read; 0 when it does not."""
+    return max(int(row[9]) - height, int(row[4]) - height, 0)
+
+
+def _count_stale(uuid: UUID, height: int) -> None:
+    metrics.CHAIN_STALE_READS.labels("get_lease").inc()
+    noticed.fault("stale_read", f"lease {uuid} at {height}")
 
 
 def _refresh(claimed: Mapping[UUID, int], sources: Sources) -> dict[UUID, f.ChainFact]:
@@ -258,7 +271,7 @@ def _stored(row: tuple[Any, ...]) -> f.ChainFact:
     if state in TERMINAL:
         return f.ExactLease(LeaseState(state))
     if row[4] < row[9]:
-        return f.Unknown("chain_stale")
+        return f.Unknown("chain_stale", behind=row[9] - row[4])
     return f.ListedLease(LeaseState(state))
 
 

@@ -26,12 +26,13 @@ class Absent:
 class Unknown:
     """Asked, no usable answer. ``reason`` is shown to operators; ``is_own``: the source answers for other leases.
 
-    ``state`` is that of a lease of another provider.
+    ``state`` is that of a lease of another provider. ``behind``: an answer came, from so many blocks before the news.
     """
 
     reason: str
     is_own: bool = False
     state: LeaseState | None = None
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)

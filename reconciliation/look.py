@@ -20,7 +20,7 @@ from fred import crash, due, metrics
 from fred.tasks import DISPATCH, LANES, LOOK, hint
 from leases.models import Lease
 from placements import dispatch, routing
-from reconciliation import act_sql, facts, facts_sql, placement_writes, rotation
+from reconciliation import act_sql, facts, facts_sql, placement_writes, rotation, waiting_sql
 from reconciliation.act import TOUCHES, WRITES_PLACEMENTS, Decided, Outcome, act
 from reconciliation.decide import decide
 from reconciliation.decisions import Decision, Need, Rest, StartProvision, Wait
@@ -234,6 +234,7 @@ def _finish(
 
     with placement_writes.watched(writes=any(isinstance(one.act, WRITES_PLACEMENTS) for one in decisions.values())):
         outcome, left = due.in_transaction(write)
+    waiting_sql.wake_others(known[uuid].reason for uuid in left if known[uuid].state is not None)
     _count(left, decisions, known, attempts)
     return outcome, len(left) < len(epochs) or any(decisions[uuid].after == timedelta() for uuid in left)
 

@@ -49,6 +49,7 @@ AGAIN_S = (0.15, 0.25, 0.4)
 LATE_BLOCKS = 3
 """A frame whose block lies so far behind the newest header is late."""
 STREAM_TOPIC = "events.chain"
+NO_ANSWER, NO_STREAM = "the chain does not answer", "the event stream is not connected"
 RECONNECT_LABELS = {
     "error_frame": "error_frame", "unconfirmed": "no_confirmation", "ping": "silent", "silent": "silent",
 }  # fmt: skip
@@ -88,6 +89,7 @@ class Watcher:
         self._heard_header_at = 0.0
         self._complaint = "the chain has not answered yet"
         self._refused = False
+        self._away: set[str] = set()
         self._events = self._stream(event_queries(config.provider_uuid))
         self._headers = self._stream(echo_queries(config.provider_uuid))
         self._connected_to = self._nodes.index
@@ -133,12 +135,12 @@ class Watcher:
                     self._take(item)
                 case Connected():
                     log.info("watcher.connected")
-                    self._connected()
+                    self._connected("events")
                     await self._ask_node()
                     self._owed.connected(above=max(self._target, self._newest.height if self._newest else 0))
                 case Lost():
                     self._owed.lost()
-                    self._lost(item)
+                    self._lost("events", item)
                 case _:
                     pass
 
@@ -154,10 +156,10 @@ class Watcher:
                     self._take(item)
                 case Connected():
                     self._heard_header_at = time.monotonic()
-                    self._connected()
+                    self._connected("headers")
                     await self._ask_node()
                 case Lost():
-                    self._lost(item)
+                    self._lost("headers", item)
                 case _:
                     pass
 
@@ -178,23 +180,30 @@ class Watcher:
             ca_file=self._config.grpc_tls_ca_file,
         )
 
-    def _connected(self) -> None:
+    def _connected(self, stream: str) -> None:
+        self._away.discard(stream)
         self._connected_to = self._nodes.index
         self._nodes.note(self._nodes.index, answered=True)
 
-    def _lost(self, lost: Lost) -> None:
+    def _lost(self, stream: str, lost: Lost) -> None:
+        self._away.add(stream)
         metrics.CHAIN_RECONNECTS.labels(RECONNECT_LABELS.get(lost.reason, "closed")).inc()
         if lost.reason in LOST_FAULTS:
             noticed.fault(LOST_FAULTS[lost.reason], lost.detail)
         if lost.reason == "connect":
             self._nodes.note(self._nodes.index, answered=False)
-        self._complaint = "the event stream is not connected"
+        self._complaint = NO_STREAM
         log.warning("watcher.lost", reason=lost.reason, detail=lost.detail, delay=lost.delay)
 
     async def _mind_streams(self) -> None:
-        """Give connections up that pings say nothing against: to a node that was left, and those that tell nothing."""
+        """Give connections up that pings say nothing against: to a node that was left, and those that tell nothing.
+
+        While one is lost the node is asked instead: the next try to connect may be a minute away.
+        """
         while True:
             await asyncio.sleep(MIND_SECONDS)
+            if self._away:
+                await self._ask_node()
             if self._nodes.index != self._connected_to:
                 self._connected_to = self._nodes.index
                 for stream in (self._events, self._headers):
@@ -202,7 +211,7 @@ class Watcher:
             if self._owed.is_deaf():
                 log.warning("watcher.stream_tells_nothing", stream="events")
                 self._events.break_off("silent")
-            if self._fresh_at > self._heard_header_at + DEAF_SECONDS:
+            if "headers" not in self._away and self._fresh_at > self._heard_header_at + DEAF_SECONDS:
                 log.warning("watcher.stream_tells_nothing", stream="headers")
                 self._heard_header_at = time.monotonic()
                 self._headers.break_off("silent")
@@ -212,8 +221,9 @@ class Watcher:
         try:
             status = await self._in_thread("status", self._rpc.status)
         except ChainError as error:
-            self._refuse("the chain does not answer")
-            log.info("watcher.no_status", error=str(error))
+            if self._complaint != NO_ANSWER:
+                log.info("watcher.no_status", error=str(error))
+            self._refuse(NO_ANSWER)
             return
         if status.is_catching_up:
             noticed.fault("catching_up", f"height {status.height}")
@@ -261,7 +271,7 @@ class Watcher:
             except DatabaseFailure as error:
                 log.warning("watcher.head_not_stored", height=header.height, error=str(error))
             except ChainError as error:
-                self._refuse("the chain does not answer")
+                self._refuse(NO_ANSWER)
                 log.info("watcher.no_status", error=str(error))
             else:
                 if is_fresh:
@@ -331,7 +341,7 @@ class Watcher:
     def _write_beat(self) -> None:
         watch_store.stay_trusted()
         silent = time.monotonic() - self._fresh_at > SILENT_SECONDS
-        complaint = self._complaint or ("the chain is silent" if silent else "")
+        complaint = self._complaint or (NO_STREAM if self._away else "the chain is silent" if silent else "")
         watch_sql.write_health(healthy=not complaint, detail=complaint)
 
     async def _in_thread(self, name: str, call: Callable[..., T], *args: object) -> T:

@@ -41,9 +41,23 @@ def test_an_exact_read_older_than_the_news_is_no_fact(chain, trusted):
     noticed.forget()
     before = stale("get_lease")
     found = facts.exact_reads([uuid], {}, Sources(chain))
-    assert found[uuid] == facts.f.Unknown("chain_stale")
+    assert found[uuid] == facts.f.Unknown("chain_stale", behind=5)
     assert stale("get_lease") == before + 1
     assert "stale_read" in noticed._said
+
+
+@pytest.mark.parametrize("state", [None, LeaseState.PENDING])
+def test_a_lease_missing_in_a_read_older_than_its_news_is_not_absent(chain, trusted, state):
+    """It was made in a block that the node has not seen yet: nothing is known of it, and it is no phantom."""
+    uuid = uuid4()
+    chain.height = 94
+    Lease.objects.create(uuid=uuid, news_height=95, chain_state=state, due_at=timezone.now())
+    before = stale("get_lease")
+    assert facts.exact_reads([uuid], {}, Sources(chain)) == {uuid: facts.f.Unknown("chain_stale", behind=1)}
+    assert stale("get_lease") == before + 1
+    chain.height = 95
+    doubt = facts.f.Absent() if state is None else facts.f.Unknown("chain_unknown")
+    assert facts.exact_reads([uuid], {}, Sources(chain)) == {uuid: doubt}
 
 
 def test_a_chain_that_is_suspect_is_not_even_asked(chain, trusted):

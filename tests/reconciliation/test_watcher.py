@@ -131,6 +131,20 @@ def test_a_gap_is_filled_after_the_connection_is_back(house):
         until_read(house.height)
 
 
+def test_while_the_stream_is_away_the_node_is_asked_and_its_blocks_are_read(house, settings):
+    """The next try to connect may be a minute away."""
+    waits = dict.fromkeys(("websocket_reconnect_initial", "websocket_reconnect_max"), timedelta(minutes=1))
+    settings.FRED = settings.FRED.model_copy(update=waits)
+    with watching() as found:
+        until_begun()
+        with house.fault("ws_close", where="ws"):
+            wait_until(lambda: found._away == {"events", "headers"})
+            leases = create(house, 2)
+            until_stored(T.CREATED, leases, timeout=5)
+            found._write_beat()
+            until_refused("the event stream is not connected")
+
+
 def test_what_happened_while_nobody_watched_is_read(house):
     with watching():
         until_begun()
