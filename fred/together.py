@@ -67,11 +67,16 @@ class Together(Generic[_K, _V]):
         return future
 
     async def close(self) -> None:
-        """End this loop's task and answerer; who still waits is cancelled, whoever asks from now on begins anew."""
+        """End this loop's task and answerer; who still waits is cancelled, whoever asks from now on begins anew.
+
+        Raises what the answerer's `close` does.
+        """
         queue = self._queues.taken()
         if queue is not None:
             queue.task.cancel()
             await asyncio.wait([queue.task])
+            if not queue.task.cancelled():
+                queue.task.result()
 
     def _begin(self) -> _Queue[_K, _V]:
         waiting: list[tuple[_K, asyncio.Future[_V]]] = []

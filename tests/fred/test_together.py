@@ -18,8 +18,9 @@ class Doubler:
 
     def __init__(self, *, free=True):
         self.batches, self.colours, self.closed = [], [], 0
-        self.may_go_on = asyncio.Event()
-        self.began = asyncio.Event()
+        self.may_go_on, self.may_close = asyncio.Event(), asyncio.Event()
+        self.began, self.closes = asyncio.Event(), asyncio.Event()
+        self.may_close.set()
         if free:
             self.may_go_on.set()
 
@@ -33,7 +34,31 @@ class Doubler:
         return [2 * one for one in asked]
 
     async def close(self):
+        self.closes.set()
+        await self.may_close.wait()
         self.closed += 1
+
+
+class Anew(Together):
+    """Gives each loop a new answerer, and remembers in order those that it made."""
+
+    def __init__(self):
+        self.made = []
+        super().__init__(self._another)
+
+    def _another(self):
+        self.made.append(Doubler())
+        return self.made[-1]
+
+    @property
+    def told(self):
+        """The batches of each answerer, and how often it was closed."""
+        return [(one.batches, one.closed) for one in self.made]
+
+
+@pytest.fixture
+def anew():
+    return Anew()
 
 
 def asked_of(work, *, free=True, **limits):
@@ -73,6 +98,20 @@ def test_what_is_asked_for_meanwhile_goes_into_the_next_batch_in_the_order_of_as
     found, doubler = asked_of(work, free=False)
     assert found == [2, 4, 10, 6, 8]
     assert doubler.batches == [[1, 2], [5, 3, 4]]
+
+
+def test_those_who_come_turn_after_turn_go_together_and_nobody_waits_for_a_turn_that_brings_none():
+    async def work(together, doubler):
+        begun = []
+        for number in (1, 2, 3):
+            begun.append(together.begin(number))
+            await asyncio.sleep(0)
+        await doubler.began.wait()
+        begun.append(together.begin(4))
+        return await asyncio.gather(*begun)
+
+    found, doubler = asked_of(work)
+    assert (found, doubler.batches) == ([2, 4, 6, 8], [[1, 2, 3], [4]])
 
 
 def test_a_batch_has_so_many_at_most():
@@ -143,60 +182,39 @@ def test_it_belongs_to_no_request():
     assert doubler.colours == ["none"]
 
 
-def test_a_new_loop_gets_a_new_answerer_and_the_old_one_is_closed():
-    made = []
-
-    def make():
-        made.append(Doubler())
-        return made[-1]
-
-    together = Together(make)
-    assert [asyncio.run(together.ask(number)) for number in (1, 2)] == [2, 4]
-    assert [(one.batches, one.closed) for one in made] == [([[1]], 1), ([[2]], 1)]
+def test_a_new_loop_gets_a_new_answerer_and_the_old_one_is_closed(anew):
+    assert [asyncio.run(anew.ask(number)) for number in (1, 2)] == [2, 4]
+    assert anew.told == [([[1]], 1), ([[2]], 1)]
 
 
-def test_loops_may_ask_by_turns_and_each_closes_its_answerer_at_its_end():
-    made = []
-
-    def make():
-        made.append(Doubler())
-        return made[-1]
-
+def test_loops_may_ask_by_turns_and_each_closes_its_answerer_at_its_end(anew):
     async def ask(number):
         async with asyncio.timeout(10):
-            return await together.ask(number)
+            return await anew.ask(number)
 
-    together = Together(make)
     with asyncio.Runner() as one:
         with asyncio.Runner() as other:
             assert [loop.run(ask(number)) for number, loop in enumerate((one, other))] == [0, 2]
             gc.collect()  # a loop alone does not keep a task that waits
             assert [loop.run(ask(number)) for number, loop in enumerate((one, other, one), 2)] == [4, 6, 8]
-            assert [each.closed for each in made] == [0, 0]
-        assert [each.closed for each in made] == [0, 1]
-    assert [(each.batches, each.closed) for each in made] == [([[0], [2], [4]], 1), ([[1], [3]], 1)]
+            assert [each.closed for each in anew.made] == [0, 0]
+        assert [each.closed for each in anew.made] == [0, 1]
+    assert anew.told == [([[0], [2], [4]], 1), ([[1], [3]], 1)]
 
 
-def test_closed_it_lets_go_and_whoever_asks_later_begins_anew():
-    made = []
-
-    def make():
-        made.append(Doubler())
-        return made[-1]
-
+def test_closed_it_lets_go_and_whoever_asks_later_begins_anew(anew):
     async def main():
-        together = Together(make)
-        await together.close()  # nobody asked yet
-        assert made == []
-        found = [await together.ask(1)]
-        await together.close()
-        await together.close()
-        found.append(await together.ask(2))
-        await together.close()
+        await anew.close()  # nobody asked yet
+        assert anew.made == []
+        found = [await anew.ask(1)]
+        await anew.close()
+        await anew.close()
+        found.append(await anew.ask(2))
+        await anew.close()
         return found
 
     assert asyncio.run(main()) == [2, 4]
-    assert [(one.batches, one.closed) for one in made] == [([[1]], 1), ([[2]], 1)]
+    assert anew.told == [([[1]], 1), ([[2]], 1)]
 
 
 def test_who_still_waits_when_it_closes_is_let_go():
@@ -211,28 +229,6 @@ def test_who_still_waits_when_it_closes_is_let_go():
     found, doubler = asked_of(work, free=False)
     assert [type(one) for one in found] == [asyncio.CancelledError] * 2
     assert doubler.closed == 1
-
-
-def test_who_asks_after_its_task_was_ended_by_others_is_answered():
-    made = []
-
-    def make():
-        made.append(Doubler())
-        return made[-1]
-
-    async def main():
-        together = Together(make)
-        found = [await together.ask(1)]
-        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
-        task.cancel()
-        await asyncio.wait([task])
-        async with asyncio.timeout(10):
-            found.append(await together.ask(2))
-        await together.close()
-        return found
-
-    assert asyncio.run(main()) == [2, 4]
-    assert [(one.batches, one.closed) for one in made] == [([[1]], 1), ([[2]], 1)]
 
 
 def test_a_close_from_another_loop_leaves_it_alone():
@@ -263,50 +259,54 @@ def test_an_answerer_that_miscounts_leaves_nobody_waiting():
     assert later == 6
 
 
-def test_who_asks_while_the_work_is_ending_is_not_forgotten():
+def test_who_asks_while_it_closes_begins_anew(anew):
     async def main():
-        ending, may_end = asyncio.Event(), asyncio.Event()
-
-        class Slow(Doubler):
-            async def close(self):
-                ending.set()
-                await may_end.wait()
-
-        together = Together(Slow)
-        assert await together.ask(1) == 2
-        closing = asyncio.ensure_future(together.close())
-        queue = together._queues  # what `close` has taken out: whoever holds it asks a dying task
-        await ending.wait()
-        assert queue.taken() is None
-        late = asyncio.ensure_future(together.ask(2))
-        assert await asyncio.wait_for(late, 5) == 4
-        may_end.set()
+        assert await anew.ask(1) == 2
+        anew.made[0].may_close.clear()
+        closing = asyncio.create_task(anew.close())
+        await anew.made[0].closes.wait()
+        async with asyncio.timeout(10):
+            assert await anew.ask(2) == 4
+        assert not closing.done()
+        anew.made[0].may_close.set()
         await closing
-        await together.close()
+        await anew.close()
 
     asyncio.run(main())
+    assert anew.told == [([[1]], 1), ([[2]], 1)]
 
 
-def test_work_that_is_cancelled_by_somebody_else_leaves_nobody_waiting():
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_when_its_task_is_ended_by_others_nobody_is_left_waiting_and_whoever_asks_later_is_answered(has_ended, anew):
     async def main():
-        ending, may_end = asyncio.Event(), asyncio.Event()
-
-        class Slow(Doubler):
-            async def close(self):
-                ending.set()
-                await may_end.wait()
-
-        together = Together(Slow)
-        await together.ask(1)
-        task = together._queues.here().task
+        assert await anew.ask(1) == 2
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        anew.made[0].may_close.clear()
         task.cancel()
-        await ending.wait()
-        late = asyncio.ensure_future(together.ask(2))
+        await anew.made[0].closes.wait()
+        late = [] if has_ended else ask_all(anew, 2)
         await asyncio.sleep(0)
-        may_end.set()
-        await asyncio.wait([task, late], timeout=5)
-        assert late.cancelled()
-        assert await together.ask(3) == 6
+        anew.made[0].may_close.set()
+        async with asyncio.timeout(10):
+            await asyncio.wait([task, *late])
+            assert await anew.ask(3) == 6
+        await anew.close()
+        return [one.cancelled() for one in late]
+
+    assert asyncio.run(main()) == ([] if has_ended else [True])
+    assert anew.told == [([[1]], 1), ([[3]], 1)]
+
+
+def test_what_goes_wrong_when_an_answerer_is_closed_is_told_to_who_closes():
+    class Stuck(Doubler):
+        async def close(self):
+            raise OSError("still busy")
+
+    async def main():
+        together = Together(Stuck)
+        await together.ask(1)
+        with pytest.raises(OSError, match="still busy"):
+            await together.close()
         await together.close()
 
     asyncio.run(main())
