@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from backends.agent_eager import run
 from backends.contract import Callback, CallbackStatus
 from backends.mock.faults import Report, RuleBook
-from backends.outbox import Outbox, Row, target_of
+from backends.outbox import Outbox, Row, body_of, target_of
 from fred import signing
 from fred.http import Request, Response
 
@@ -46,6 +46,8 @@ class Courier:
     def __post_init__(self) -> None:
         """Take the outbox's deliveries in hand."""
         self._swapped: dict[str, list[_Sending]] = {}
+        # By URL and body of what they go behind: other leases' deliveries overtake each other.
+        self._behind: dict[tuple[str, bytes], list[_Sending]] = {}
         self._late: dict[str, list[_Sending]] = {}
         self.outbox.alter = self._alter
         self.outbox.on_tried = self._tried
@@ -64,10 +66,13 @@ class Courier:
             self._hold(kinds, lease, sending)
             return
         copies = kinds["duplicate"].copies if "duplicate" in kinds else 1
+        if "" in self._swapped:
+            there = url, body_of(callback, backend=self.outbox.name)
+            self._behind.setdefault(there, []).extend(self._swapped.pop(""))
         await self.outbox.report(callback, url=url, state=state, mark=mark)
         for _ in range(copies - 1):
             await self.outbox.report(callback, url=url, mark=mark)
-        for held in (*self._swapped.pop(lease, ()), *self._swapped.pop("", ())):
+        for held in self._swapped.pop(lease, ()):
             await self._send(held)
         if callback.status is CallbackStatus.DEPROVISIONED:
             for held in self._late.pop(lease, ()):
@@ -94,6 +99,8 @@ class Courier:
 
     def _tried(self, row: Row, response: Response) -> None:
         self.records.append(Sent(time.time(), row.lease_uuid, row.body[:4096], row.mark, response.status))
+        for held in self._behind.pop((row.url, row.body), ()):
+            run(self._send(held))
 
     def _alter(self, row: Row, request: Request) -> Request:
         body, url, moment, secret = row.body, row.url, int(time.time()), self.outbox.secret

@@ -1,6 +1,7 @@
 """Every fault the mock can be told to make, seen from outside."""
 
 import json
+import threading
 import time
 
 import pytest
@@ -10,7 +11,7 @@ from backends.contract import BackendUnavailable, LeaseItem, ProvisionStatus, Un
 from backends.store import Store
 from fred import signing
 from tests.backends.mock_rig import rig
-from tests.backends.servers import SECRET, uuid_number
+from tests.backends.servers import SECRET, answer, uuid_number
 from tests.waiting import wait_until
 
 
@@ -175,6 +176,23 @@ def test_callbacks_dropped_reordered_delayed_and_late():
         mock.break_with({"action": "callback", "kind": "delay", "seconds": 0.05, "times": 1})
         mock.provision(6)
         assert mock.callbacks(6)[5:] == [("6", "success")]
+
+
+def test_what_goes_behind_another_lease_is_sent_once_that_was_answered():
+    def answers_late(got):
+        if len(mock.listener.got) == 1:
+            came_early.append(second.wait(0.3))
+        second.set()
+        return answer(200, b"{}")
+
+    second, came_early = threading.Event(), []
+    with rig() as mock:
+        mock.listener.script = answers_late
+        mock.break_with({"action": "callback", "kind": "reorder", "times": 1})
+        mock.provision(1)
+        mock.provision(2)
+        assert mock.callbacks(2) == [("2", "success"), ("1", "success")]
+    assert came_early == [False]
 
 
 def test_two_callbacks_of_one_lease_change_places():
