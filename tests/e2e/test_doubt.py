@@ -246,13 +246,17 @@ def test_backends_in_doubt_end_nothing(house, served, absent):
     assert_well_again(house, served)
 
 
-def stopped_web(house: Stack, leases_wanted: int) -> list[str]:
+@contextmanager
+def stopped_web(house: Stack, leases_wanted: int):
     """Leases that are made at their backends; their callbacks wait at the door of a web process that stands still."""
     os.kill(house.children["web"].pid, signal.SIGSTOP)
-    leases = house.create(GOOD, leases_wanted)
-    found = "SELECT count(*) FROM placements_operation WHERE lease_uuid = ANY(%s::uuid[]) AND state = 'accepted'"
-    wait_until(lambda: house.one(found, leases) == len(leases), message="acceptance")
-    return leases
+    try:
+        leases = house.create(GOOD, leases_wanted)
+        found = "SELECT count(*) FROM placements_operation WHERE lease_uuid = ANY(%s::uuid[]) AND state = 'accepted'"
+        wait_until(lambda: house.one(found, leases) == len(leases), message="acceptance")
+        yield leases
+    finally:
+        os.kill(house.children["web"].pid, signal.SIGCONT)
 
 
 def answers(house: Stack, status: int) -> int:
@@ -265,18 +269,19 @@ def test_without_a_broker_callbacks_are_answered_and_nothing_is_lost(house, serv
     """Broker and Valkey killed and back: from its return on everything is done within seven seconds."""
     ending = house.create(GOOD, 5)
     house.wait_until_settled(ending, "active", timeout=HOUSE_UP_S)
-    leases = stopped_web(house, 10)
-    before = answers(house, 200)
-    os.kill(house.valkey.pid, signal.SIGKILL)
-    wait_until(lambda: house.valkey.poll() is not None)
-    os.kill(house.children["web"].pid, signal.SIGCONT)
-    wait_until(lambda: answers(house, 200) >= before + 10, message="answers without a broker")
-    assert set(house.complaints()) >= {"broker", "cache"}
-    house.close(ending)
-    leases += house.create(GOOD, 5)
-    heard = "SELECT count(*) FROM leases_chainevent WHERE lease_uuid = ANY(%s::uuid[])"
-    wait_until(lambda: house.one(heard, leases + ending) >= 15 + 10 + 5, message="the watcher to go on")
-    house.valkey.restart()
+    with stopped_web(house, 10) as leases:
+        before = answers(house, 200)
+        os.kill(house.valkey.pid, signal.SIGKILL)
+        wait_until(lambda: house.valkey.poll() is not None)
+    try:
+        wait_until(lambda: answers(house, 200) >= before + 10, message="answers without a broker")
+        assert set(house.complaints()) >= {"broker", "cache"}
+        house.close(ending)
+        leases += house.create(GOOD, 5)
+        heard = "SELECT count(*) FROM leases_chainevent WHERE lease_uuid = ANY(%s::uuid[])"
+        wait_until(lambda: house.one(heard, leases + ending) >= 15 + 10 + 5, message="the watcher to go on")
+    finally:
+        house.valkey.restart()
     took = house.wait_until_settled(leases, "active", timeout=BROKER_BACK_S)
     house.wait_until_settled(ending, "ended", timeout=max(BROKER_BACK_S - took, 0.1))
     house.assert_nothing_twice(leases + ending)
@@ -285,11 +290,10 @@ def test_without_a_broker_callbacks_are_answered_and_nothing_is_lost(house, serv
 
 def test_a_callback_is_not_taken_while_the_database_is_away(house, served):
     """LC-61, LC-62: 503, never 200; the backend repeats it, and nothing is lost."""
-    leases = stopped_web(house, 10)
-    taken, refused = answers(house, 200), answers(house, 503)
-    house.postgres.stop()
+    with stopped_web(house, 10) as leases:
+        taken, refused = answers(house, 200), answers(house, 503)
+        house.postgres.stop()
     try:
-        os.kill(house.children["web"].pid, signal.SIGCONT)
         wait_until(lambda: answers(house, 503) >= refused + 10, timeout=60, message="refusals without a database")
         assert answers(house, 200) == taken
         wait_until(lambda: "database" in house.complaints(), message="readiness to name the database")
