@@ -23,6 +23,8 @@ from leases.event_reads import PAGE, EventReader, Kept, StatusFact, listening
 
 QUEUE: Final = 16
 """Events that wait for one subscriber."""
+_TURNS: Final = 4
+"""Turns of the loop that a full queue is given: one is enough for a subscriber that takes what it gets."""
 RETRY_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a lost connection."""
 
@@ -36,11 +38,24 @@ class Subscription:
     any other such events are dropped and counted.
     """
 
-    __slots__ = ("_behind", "_live", "_paged", "_reader", "_ready", "_size", "_topic", "after", "kept", "resumes")
+    __slots__ = (
+        "_behind",
+        "_live",
+        "_paged",
+        "_reader",
+        "_ready",
+        "_size",
+        "_topic",
+        "after",
+        "is_slow",
+        "kept",
+        "resumes",
+    )
 
     def __init__(self, topic: Topic, reader: EventReader, kept: Kept, *, after: int, resumes: bool, size: int) -> None:
         self._topic, self._reader, self._size = topic, reader, size
         self.kept, self.after, self.resumes = kept, after, resumes
+        self.is_slow = False
         self._behind = resumes and after < max(kept.newest_id, topic.seen)
         self._live: deque[StatusFact] = deque()
         self._paged: deque[StatusFact] = deque()
@@ -57,6 +72,11 @@ class Subscription:
             else:
                 self._ready.clear()
                 await self._ready.wait()
+
+    @property
+    def waits_for_its_turn(self) -> bool:
+        """Whether its queue is full and it has had no turn of the loop to empty it."""
+        return not (self.is_slow or self.resumes) and len(self._live) >= self._size
 
     def offer(self, event: StatusFact) -> None:
         """Take a live event, if there is room for it."""
@@ -79,6 +99,7 @@ class Subscription:
         for queue in (self._paged, self._live):
             while queue:
                 event = queue.popleft()
+                self.is_slow = False
                 if event.id > self.after:
                     self.after = event.id
                     return event
@@ -192,7 +213,7 @@ class Hub:
             if not seen:
                 continue
             try:
-                self._offer(await self._live_reader.later(seen))
+                await self._offer(await self._live_reader.later(seen))
                 failed = 0
             except Exception as error:  # noqa: BLE001 - what was not offered is read again
                 if not failed:
@@ -209,16 +230,30 @@ class Hub:
             return None
         return topic
 
-    def _offer(self, events: list[StatusFact]) -> None:
+    async def _offer(self, events: list[StatusFact]) -> None:
         counts: dict[UUID, int] = {}
         for event in events:
             counts[event.lease_uuid] = counts.get(event.lease_uuid, 0) + 1
             topic = self._topics.get(event.lease_uuid)
             if topic is not None and topic.seen < event.id:
+                await _let_take(topic)
                 topic.seen = event.id
                 for subscriber in topic.subscribers:
                     subscriber.offer(event)
         self._look_at([lease for lease, number in counts.items() if number == PAGE])
+
+
+async def _let_take(topic: Topic) -> None:
+    """Give subscribers whose queues are full a turn: what is read at once may be more than a queue holds.
+
+    Whoever takes nothing in it is slow, and costs no more turns until it takes something.
+    """
+    for _ in range(_TURNS):
+        if not any(subscriber.waits_for_its_turn for subscriber in topic.subscribers):
+            return
+        await asyncio.sleep(0)
+    for subscriber in topic.subscribers:
+        subscriber.is_slow = subscriber.is_slow or subscriber.waits_for_its_turn
 
 
 def is_gap(since: int, kept: Kept) -> bool:

@@ -92,6 +92,23 @@ def test_ta88_a_full_queue_drops_for_its_own_subscriber_alone(lease):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("number", [20, 150], ids=["more than a queue", "more than a page"])
+def test_ta88_whoever_takes_its_events_gets_all_of_them_also_those_that_come_at_once(number, lease):
+    async def main():
+        before = API_EVENTS_DROPPED._value.get()
+        told = [f"s{one}" for one in range(number)]
+        async with opened(queue=16) as hub, asyncio.TaskGroup() as group:
+            slow, quick, late = [await hub.subscribe(lease) for _ in range(3)]
+            taking = [group.create_task(statuses(one, number)) for one in (quick, late)]
+            await tell(*((lease, status) for status in told))
+            assert [await one for one in taking] == [told, told]
+            assert await statuses(slow, 16) == told[:16]
+            assert API_EVENTS_DROPPED._value.get() - before == number - 16
+            assert await has_nothing(slow)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("since", [0, 1, 2], ids=["all kept", "after the first", "after the second"])
 def test_ta112_a_subscriber_resumes_without_gap_or_repeat(since, lease):
     async def main():
