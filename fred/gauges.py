@@ -43,12 +43,16 @@ SHARED_GAUGES: dict[str, SharedGauge] = {
         SharedGauge("fred_maintenance_pending_oldest_age_seconds", "Age of the oldest of them", ("phase",)),
         SharedGauge("fred_reconciler_last_success_timestamp_seconds", "End of the last whole sweep"),
         SharedGauge("fred_reconciler_sweep_complete", "1 when the last sweep saw every backend"),
+        SharedGauge(
+            "fred_reconciler_backend_inventory_answered", "1 when the last sweep read both its lists", ("backend",)
+        ),
         SharedGauge("fred_payload_stored_count", "Stored payloads"),
         SharedGauge("fred_payload_leases_awaiting", "Pending leases whose payload has not come yet"),
         SharedGauge("fred_backend_healthy", "1 when the last probe was answered", ("backend",)),
         SharedGauge("fred_backend_circuit_breaker_state", "0 closed, 1 half open, 2 open", ("backend",)),
         SharedGauge("fred_backend_fenced", "1 while fenced", ("backend",)),
         SharedGauge("fred_health_check_healthy", "1 while the check passes", ("check",)),
+        SharedGauge("fred_api_callback_previous_key_configured", "1 while its previous key is accepted", ("backend",)),
         SharedGauge("fred_signer_pool_size", "Provider key and sub-signers"),
         SharedGauge("fred_signer_pool_lane_count", "Usable lanes"),
         SharedGauge("fred_signer_balance", "Balance of a signer", ("role", "address", "index", "denom")),

@@ -126,6 +126,14 @@ CALLBACK_CONFLICTS = Counter(
 CALLBACK_AFTER_CLOSE = Counter(
     "fred_provisioner_callback_deprovision_owned_success_total", "Success callbacks of leases that are being closed"
 )
+BACKEND_INVOCATION_CRASHES = _preset(
+    Counter(
+        "fred_provisioner_backend_invocation_panics_total",
+        "Unexpected exceptions around a pushed call: its request was not built, or its answer not understood",
+        ("operation",),
+    ),
+    ("provision", "deprovision", "restart", "update", "restore", "get_provision"),
+)
 PLACEMENT_WRITE_FAILURES = Counter(
     "fred_placement_write_failures_total", "Transactions that could not write placements"
 )
@@ -217,6 +225,11 @@ RECONCILER_CONFLICTS = Counter(
     "PENDING leases missing in every list that a sweep left to the work already under way",
 )
 BACKEND_FETCHES = Counter("fred_reconciler_backend_fetch_total", "Inventory reads", ("backend", "outcome"))
+BACKEND_INVENTORIES = Counter(
+    "fred_reconciler_backend_inventory_total",
+    "What became of a backend's two lists, once each sweep",
+    ("backend", "outcome"),
+)
 CLEANUP_SKIPS = _preset(
     Counter("fred_reconciler_cleanup_skips_total", "Destructive steps not taken for lack of proof", ("pass", "reason")),
     ("orphan", "payload", "placement"),
@@ -256,7 +269,11 @@ BACKEND_ALLOCATED_CPU_RATIO = Gauge(
 ROUTING_FALLBACKS = Counter(
     "fred_backend_routing_fallback_total", "Choices by rotation because no candidate gave usable load figures"
 )
-HEALTH_PROBE_CRASHES = Counter("fred_backend_health_probe_panics_total", "Exceptions inside a probe")
+HEALTH_PROBE_CRASHES = Counter("fred_backend_health_probe_panics_total", "Exceptions inside a backend's probe")
+CHAIN_PROBE_CRASHES = Counter("fred_chain_health_probe_panics_total", "Exceptions inside the chain's probe")
+HEALTH_CHECK_SECONDS = Histogram(
+    "fred_health_check_duration_seconds", "Length of probes, also of those given up", ("check", "backend")
+)
 
 # API
 API_REQUESTS = Counter("fred_api_requests_total", "HTTP requests", ("method", "path", "status"))
@@ -299,6 +316,10 @@ TASK_OUTCOMES = Counter("fred_task_outcomes_total", "Ended tasks", ("task", "out
 HINTS = Counter("fred_hints_total", "Hints by what became of them", ("task", "outcome"))
 THREAD_CRASHES = Counter(
     "fred_background_goroutine_panics_total", "Exceptions that a background thread survived", ("component",)
+)
+CLEANUP_CRASHES = _preset(
+    Counter("fred_background_cleanup_panics_total", "Unexpected exceptions of cleaning", ("component",)),
+    ("token", "request", "row"),
 )
 AUDIT_EVENTS = Counter("fred_audit_events_total", "Operators' actions", ("action", "source"))
 

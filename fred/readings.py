@@ -98,6 +98,9 @@ SELECT 'fred_reconciler_last_success_timestamp_seconds', '', '', extract(epoch F
 UNION ALL
 SELECT 'fred_reconciler_sweep_complete', '', '', complete::int
   FROM (SELECT complete FROM reconciliation_sweep WHERE state = 'done' ORDER BY id DESC LIMIT 1) AS last
+UNION ALL
+SELECT 'fred_reconciler_backend_inventory_answered', backend, '', complete::int
+  FROM reconciliation_sweepbackend WHERE sweep_id = (SELECT max(id) FROM reconciliation_sweep WHERE state = 'done')
 """
 _DUE: Final = """
 WITH due AS (
@@ -119,12 +122,14 @@ _LABELS: Final = {
     "fred_backend_fenced": 1,
     "fred_backend_healthy": 1,
     "fred_health_check_healthy": 1,
+    "fred_reconciler_backend_inventory_answered": 1,
 }
 
 
 def register() -> None:
     """Let every scrape of this process ask the readers below."""
     shared_gauges.register("build", of_the_build)
+    shared_gauges.register("keys", of_the_keys)
     shared_gauges.register("database", of_the_database)
     shared_gauges.register("processes", of_the_processes)
     shared_gauges.register("queues", of_the_queues)
@@ -161,6 +166,15 @@ def of_the_breakers() -> Mapping[str, Samples]:
     """How the circuit breaker of each configured backend stands; closed until a call ever failed."""
     found = breaker.states(one.name for one in settings.FRED.backends)
     return {"fred_backend_circuit_breaker_state": {(name,): float(state.gauge) for name, state in found.items()}}
+
+
+def of_the_keys() -> Mapping[str, Samples]:
+    """Which configured backends may still sign with the key they had before; a fenced one may sign nothing."""
+    accepted: Samples = {
+        (one.name,): float(not one.fenced and settings.FRED.previous_hmac_key(one.name) is not None)
+        for one in settings.FRED.backends
+    }
+    return {"fred_api_callback_previous_key_configured": accepted}
 
 
 def of_the_certificates() -> Mapping[str, Samples]:

@@ -143,6 +143,7 @@ class Loop:
         try:
             request = self._request(push)
         except (TypeError, ValueError, UnicodeError) as error:
+            metrics.BACKEND_INVOCATION_CRASHES.labels(_operation(push)).inc()
             log.exception("request not built", lease_uuid=str(push.lease_uuid), backend=push.backend)
             self._end(push, NotSent(f"the request could not be built: {type(error).__name__}", pulse=Pulse.NEUTRAL))
             return
@@ -167,7 +168,7 @@ class Loop:
         try:
             result = self._next(push, response)
         except Exception as error:  # one answer must not cost the others theirs
-            metrics.THREAD_CRASHES.labels("sender loop").inc()
+            metrics.BACKEND_INVOCATION_CRASHES.labels(_operation(push)).inc()
             log.exception("answer not understood", lease_uuid=str(push.lease_uuid), backend=push.backend)
             result = Ambiguous(f"the answer could not be read: {type(error).__name__}")
         if result is not None:
@@ -215,14 +216,18 @@ class Loop:
     def _observe(self, push: Push, response: Response, pulse: Pulse, *, good: bool) -> None:
         # What we broke off ourselves says nothing about the backend.
         push.pulses.append(Pulse.NEUTRAL if push.backend in self._cut else pulse)
-        operation = push.call.operation if push.stage is Stage.POSTING else "get_provision"
-        labels = (push.backend, operation, "success" if good else "error")
+        labels = (push.backend, _operation(push), "success" if good else "error")
         metrics.BACKEND_REQUESTS.labels(*labels).inc()
         metrics.BACKEND_REQUEST_SECONDS.labels(*labels).observe(response.elapsed)
 
     def _end(self, push: Push, result: Result) -> None:
         self._on_wire[push.backend] -= 1
         self._answered(Answer(push, result))
+
+
+def _operation(push: Push) -> str:
+    """The call that this push is at."""
+    return push.call.operation if push.stage is Stage.POSTING else "get_provision"
 
 
 def _note(push: Push, response: Response, outcome: Met | Unproven) -> None:

@@ -6,6 +6,7 @@ three seconds counts as unhealthy. A probe passes no breaker and decides nothing
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -122,12 +123,19 @@ def probe_chain(before: Known) -> Health:
 
 
 def _contained(name: str, probe: Probe) -> Health:
+    kind, _, backend = name.partition(":")
+    began = time.monotonic()
     try:
         return probe()
     except Exception:
         log.exception("health probe crashed", check=name)
-        metrics.HEALTH_PROBE_CRASHES.inc()
+        if backend:
+            metrics.HEALTH_PROBE_CRASHES.inc()
+        else:
+            metrics.CHAIN_PROBE_CRASHES.inc()
         return Health(healthy=False, error=PANICKED)
+    finally:
+        metrics.HEALTH_CHECK_SECONDS.labels(kind, backend).observe(time.monotonic() - began)
 
 
 def _answer(future: Future[Health], limit_s: float) -> Health:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -65,11 +65,19 @@ class Inventory:
     retentions: tuple[RetainedLease, ...] = ()
     provisions_said: str = "ok"
     retentions_said: str = "ok"
+    outcome: str = "authoritative"
+    crashed: bool = False
+    """Whether a bug of ours, not the backend, kept them from being read."""
 
     @property
     def complete(self) -> bool:
         """Whether both lists were read to the end."""
         return self.provisions_said == self.retentions_said == "ok"
+
+    @property
+    def complaint(self) -> str:
+        """What kept the first of the lists from being read that was not."""
+        return self.retentions_said if self.provisions_said == "ok" else self.provisions_said
 
 
 def sweep(sources: Sources | None = None, *, take_over: bool = False) -> Swept | None:
@@ -155,6 +163,7 @@ def _backends(sources: Sources, sweep_id: int, swept: Swept) -> None:
     for name in targets.configured().keys() - usable.keys():
         swept.complete = False
         metrics.BACKEND_FETCHES.labels(name, "fenced").inc()
+        metrics.BACKEND_INVENTORIES.labels(name, "fenced").inc()
         sql.begin_walk(sweep_id, name)
         sql.end_walk(sweep_id, name, provisions="fenced", retentions="fenced", complete=False)
     for name in usable:
@@ -169,9 +178,11 @@ def _backends(sources: Sources, sweep_id: int, swept: Swept) -> None:
                 silence.over()
                 _store_inventory(sweep_id, name, inventory)
                 swept.count("provisions", len(inventory.provisions))
-            else:
-                silence.began(inventory.provisions_said)
-            metrics.BACKEND_FETCHES.labels(name, "ok" if inventory.complete else "error").inc()
+            elif not inventory.crashed:
+                silence.began(inventory.complaint)
+            fetched = "ok" if inventory.complete else "panic" if inventory.crashed else "error"
+            metrics.BACKEND_FETCHES.labels(name, fetched).inc()
+            metrics.BACKEND_INVENTORIES.labels(name, inventory.outcome).inc()
             sql.end_walk(
                 sweep_id,
                 name,
@@ -182,18 +193,29 @@ def _backends(sources: Sources, sweep_id: int, swept: Swept) -> None:
 
 
 def _read(client: BackendClient) -> Inventory:
-    """Both lists of one backend, or what was wrong with them."""
+    """Both lists of one backend, or what was wrong with them; a bug met here costs the others nothing."""
+    stage = "fetch_provisions"
     try:
         provisions = client.provisions().items
         unique = {row.lease_uuid for row in provisions}
         if len(unique) != len(provisions) or len(provisions) > MAX_ROWS:
-            return Inventory(provisions_said="a lease twice, or too many rows", retentions_said="not asked")
-    except BackendUnavailable as error:
-        return Inventory(provisions_said=str(error)[:500], retentions_said="not asked")
-    try:
+            return Inventory(
+                provisions_said="a lease twice, or too many rows", retentions_said="not asked", outcome="untrusted"
+            )
+        stage = "fetch_retentions"
         return Inventory(provisions, client.retentions().items)
     except BackendUnavailable as error:
-        return Inventory(retentions_said=str(error)[:500])
+        return _unread(stage, str(error)[:500])
+    except Exception as error:
+        metrics.LOOK_CRASHES.labels(stage).inc()
+        log.exception("inventory not read", backend=client.target.name)
+        return replace(_unread(stage, f"{type(error).__name__}: {error}"[:500]), crashed=True)
+
+
+def _unread(stage: str, why: str) -> Inventory:
+    if stage == "fetch_provisions":
+        return Inventory(provisions_said=why, retentions_said="not asked", outcome="unanswered")
+    return Inventory(retentions_said=why, outcome="provisions_only")
 
 
 def _store_inventory(sweep_id: int, name: str, inventory: Inventory) -> None:

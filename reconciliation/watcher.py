@@ -322,6 +322,7 @@ class Watcher:
                 log.warning("watcher.blocks_not_read", target=self._target, error=str(error))
             except Exception:
                 # Frames go on being stored; the cursor waits for whoever mends this.
+                metrics.THREAD_CRASHES.labels("watcher").inc()
                 log.exception("watcher.blocks_not_read", target=self._target)
             else:
                 continue

@@ -92,8 +92,35 @@ def test_a_probe_older_than_a_minute_says_nothing():
     assert "fred_health_check_healthy" not in readings.of_the_database()
 
 
+def test_backends_show_whether_the_last_sweep_read_both_their_lists():
+    from reconciliation.models import Sweep, SweepBackend
+
+    first, last = (Sweep.objects.create(state="done") for _ in range(2))
+    running = Sweep.objects.create(state="running")
+    for sweep, b1, b2 in ((first, False, True), (last, True, False), (running, False, False)):
+        SweepBackend.objects.create(sweep=sweep, backend="b1", complete=b1)
+        SweepBackend.objects.create(sweep=sweep, backend="b2", complete=b2)
+    found = readings.of_the_database()["fred_reconciler_backend_inventory_answered"]
+    assert found == {("b1",): 1, ("b2",): 0}
+
+
+def test_a_previous_key_is_shown_while_it_is_accepted(settings):
+    from fred.conf import BackendConfig
+
+    keys = {"hmac_secret": "n" * 32, "hmac_secret_previous": "o" * 32}
+    entries = (
+        BackendConfig(name="rotating", url="http://b1", **keys),
+        BackendConfig(name="settled", url="http://b2", hmac_secret="m" * 32),
+        BackendConfig(name="fenced", url="http://b3", fenced=True, **keys),
+    )
+    settings.FRED = settings.FRED.model_copy(update={"backends": entries})
+    found = readings.of_the_keys()["fred_api_callback_previous_key_configured"]
+    assert found == {("rotating",): 1, ("settled",): 0, ("fenced",): 0}
+
+
 def test_what_was_never_seen_has_no_sample():
     found = readings.of_the_database()
+    assert "fred_reconciler_backend_inventory_answered" not in found
     assert "fred_chain_height" not in found
     assert "fred_reconciler_last_success_timestamp_seconds" not in found
     assert "fred_reconciler_sweep_complete" not in found
@@ -154,6 +181,7 @@ def test_every_reading_is_a_known_gauge_with_its_labels(valkey):
         readings.of_the_processes,
         readings.of_the_queues,
         readings.of_the_breakers,
+        readings.of_the_keys,
         readings.of_the_pool,
     ):
         for name, samples in read().items():

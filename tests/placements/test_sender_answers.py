@@ -42,6 +42,22 @@ def test_p4_p6_a_body_off_the_contract_is_counted_and_logged_and_refuses_nothing
     assert (operation.error, operation.refusal) == ("", "")
 
 
+def test_an_answer_that_meets_a_bug_is_counted_at_its_call_and_leaves_doubt(backend, sender, monkeypatch):
+    from placements import push_loop
+
+    def stumble(*_, **__):
+        raise KeyError("bug")
+
+    monkeypatch.setattr(push_loop, "count_malformed", stumble)
+    counter = metrics.BACKEND_INVOCATION_CRASHES.labels("provision")._value
+    before = counter.get()
+    operation = due()
+    backend.script["provision"].append((400, b"<html></html>"))
+    sender.pull()
+    wait_until(lambda: counter.get() == before + 1)
+    until(operation, state=S.IN_DOUBT, refusal="")
+
+
 def test_a_fresh_503_is_a_capacity_refusal_only_if_a_point_read_finds_nothing(backend, sender):
     operation = due()
     backend.script["provision"].append((503, b'{"error":"insufficient CPU"}'))

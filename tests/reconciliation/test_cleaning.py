@@ -3,14 +3,17 @@
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
+from fred import metrics
 from leases.status import LeaseState
 from placements.command_status import CommandState as S
 from placements.models import MaintenanceCommand
-from reconciliation import cleaning
+from reconciliation import cleaning, periodic
 from tests.factories.leases import LeaseFactory
 from tests.factories.placements import CommandFactory
+from tests.reconciliation.story import counted
 
 pytestmark = pytest.mark.django_db
 
@@ -28,3 +31,14 @@ def test_commands_go_a_while_after_the_end_of_their_lease_and_never_before():
     CommandFactory(lease=over, **done)
     assert cleaning.old_rows()["placements_maintenancecommand"] == 1
     assert set(MaintenanceCommand.objects.values_list("pk", flat=True)) == {one.pk for one in kept}
+
+
+@pytest.mark.parametrize(("error", "counts"), [(KeyError("bug"), 1), (OperationalError("away"), 0)])
+def test_a_bug_in_cleaning_is_counted_and_a_database_that_is_away_is_none(error, counts):
+    def clean():
+        raise error
+
+    before = counted(metrics.CLEANUP_CRASHES, component="token")
+    with pytest.raises(type(error)):
+        periodic.cleaned("token", clean)
+    assert counted(metrics.CLEANUP_CRASHES, component="token") == before + counts

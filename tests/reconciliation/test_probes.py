@@ -50,17 +50,31 @@ def test_a_crashing_probe_is_counted_and_unhealthy():
     """P18, BC-73"""
 
     def crashes():
-        return REGISTRY.get_sample_value("fred_backend_health_probe_panics_total")
+        names = ("fred_backend_health_probe_panics_total", "fred_chain_health_probe_panics_total")
+        return [REGISTRY.get_sample_value(name) for name in names]
 
     def crash():
         raise RuntimeError("boom")
 
-    before = crashes()
-    assert probes.ask({"x": crash, "y": lambda: WELL}) == {
-        "x": Health(healthy=False, error="health probe panicked"),
-        "y": WELL,
-    }
-    assert crashes() == before + 1
+    backends, chain = crashes()
+    sick = Health(healthy=False, error="health probe panicked")
+    assert probes.ask({"backend:x": crash, "backend:y": lambda: WELL}) == {"backend:x": sick, "backend:y": WELL}
+    assert crashes() == [backends + 1, chain]
+    assert probes.ask({"chain": crash}) == {"chain": sick}
+    assert crashes() == [backends + 1, chain + 1]
+
+
+def test_every_probe_is_timed_under_its_name_however_it_ends():
+    def timed(check, backend):
+        labels = {"check": check, "backend": backend}
+        return REGISTRY.get_sample_value("fred_health_check_duration_seconds_count", labels) or 0
+
+    def crash():
+        raise RuntimeError("boom")
+
+    before = timed("chain", ""), timed("backend", "timed")
+    probes.ask({"chain": crash, "backend:timed": lambda: WELL})
+    assert (timed("chain", ""), timed("backend", "timed")) == (before[0] + 1, before[1] + 1)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -26,18 +27,25 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 class Listing:
-    """What a backend lists, or the error it gives instead."""
+    """What a backend lists, or what its lists raise instead."""
+
+    target = SimpleNamespace(name="mock-1")
 
     def __init__(self):
         self.rows: list[ProvisionInfo] = []
         self.error: str = ""
+        self.raises: dict[str, Exception] = {}
 
     def provisions(self):
         if self.error:
             raise BackendUnavailable(self.error)
+        if "provisions" in self.raises:
+            raise self.raises["provisions"]
         return ProvisionList(tuple(self.rows), complete=True)
 
     def retentions(self):
+        if "retentions" in self.raises:
+            raise self.raises["retentions"]
         return RetentionList((), complete=True)
 
 
@@ -206,6 +214,38 @@ def test_a_lease_twice_in_one_list_makes_the_whole_list_unusable(looker, chain, 
     listing.rows = [row(uuid), row(uuid)]
     assert not sweep(looker.sources).complete
     assert not Provision.objects.exists()
+
+
+AWAY, BUG = BackendUnavailable("silent"), KeyError("bug")
+
+
+@pytest.mark.parametrize(
+    ("rows", "raises", "inventory", "fetched", "stage"),
+    [
+        pytest.param(1, {}, "authoritative", "ok", "", id="whole"),
+        pytest.param(2, {}, "untrusted", "error", "", id="one lease twice"),
+        pytest.param(1, {"provisions": AWAY}, "unanswered", "error", "", id="silent"),
+        pytest.param(1, {"retentions": AWAY}, "provisions_only", "error", "", id="half"),
+        pytest.param(1, {"provisions": BUG}, "unanswered", "panic", "fetch_provisions", id="a bug"),
+        pytest.param(1, {"retentions": BUG}, "provisions_only", "panic", "fetch_retentions", id="a bug in the second"),
+    ],
+)
+def test_what_became_of_each_backends_lists_is_counted_and_a_bug_ends_no_sweep(
+    looker, chain, listing, rows, raises, inventory, fetched, stage
+):
+    def counts():
+        return (
+            counted(metrics.BACKEND_INVENTORIES, backend="mock-1", outcome=inventory),
+            counted(metrics.BACKEND_FETCHES, backend="mock-1", outcome=fetched),
+            counted(metrics.LOOK_CRASHES, stage=stage) if stage else 1,
+        )
+
+    listing.rows, listing.raises = [row(uuid4())] * rows, raises
+    before = counts()
+    swept = sweep(looker.sources)
+    assert counts() == (before[0] + 1, before[1] + 1, before[2] + 1 if stage else 1)
+    assert (swept.outcome, swept.complete) == (("success", True) if fetched == "ok" else ("degraded", False))
+    assert looker.sources.answers("mock-1") is (fetched != "error"), "a bug of ours is no silence of the backend"
 
 
 def test_only_one_sweep_runs_at_a_time(looker, chain, listing):
