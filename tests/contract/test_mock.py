@@ -26,6 +26,7 @@ OPTIONS = {
     "patience": 20.0,
 }
 CURRENT_ONLY = {"C34", "C55", "C56", "C57", "C58", "C84", "C85", "C86", "C90", "C91", "C92", "C93"}
+TOO_QUICK = ("it was ready before", "over before")
 NEEDS_A_PROCESS = {"C82", "C87", "C88", "C89"}
 
 
@@ -34,7 +35,14 @@ def run_against(agent, **changes):
     try:
         with served(agent) as url:
             options = Options(url=url, **{**OPTIONS, **changes})
-            return {one.case: one for one in run.results(options, destructive=True, listener=listener)}
+            found = {one.case: one for one in run.results(options, destructive=True, listener=listener)}
+            for _ in range(10):  # what was over before a busy machine could look
+                late = [case for case, one in found.items() if one.reason.startswith(TOO_QUICK)]
+                if not late:
+                    break
+                again = run.results(options, destructive=True, listener=listener, only=late)
+                found |= {one.case: one for one in again}
+            return found
     finally:
         listener.close()
 
