@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND_SECONDS = 60
+COMMAND_SECONDS = 180
 LIBRARIES = (
     "bcrypt",
     "celery.app.base",

@@ -128,7 +128,7 @@ def test_a_small_bench_runs_to_its_end_and_leaves_nothing(tmp_path, open_folder,
     environment |= {"TMPDIR": str(open_folder)}
     path = tmp_path / "report.json"
     command = [sys.executable, "manage.py", "bench", *words, "--json", str(path)]
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr
     read = orjson.loads(path.read_bytes())
     assert read["ours"][figure] > 0

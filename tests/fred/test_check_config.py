@@ -22,7 +22,7 @@ def process(*arguments, variables):
         env={"PATH": os.environ["PATH"], **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -58,7 +58,7 @@ def until_read(height: int) -> ChainCursor:
     return wait_until(lambda: ChainCursor.objects.filter(last_height__gte=height).first())
 
 
-def until_stored(kind: EventType, uuids: list[UUID], *, timeout: float = 20) -> None:
+def until_stored(kind: EventType, uuids: list[UUID], *, timeout: float = 60) -> None:
     """Wait until this event of all these leases is a row."""
     wait_until(
         lambda: ChainEvent.objects.filter(type=kind.value, lease_id__in=uuids).count() == len(uuids),

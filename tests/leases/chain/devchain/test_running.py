@@ -99,7 +99,7 @@ def test_the_command_serves_answers_and_ends_on_sigterm(tmp_path):
         with pytest.raises(CommandError, match="no route"):
             call_command("devchain", "call", "GET", "nothing", f"--admin-port={port}", stdout=out)
         process.send_signal(signal.SIGTERM)
-        out_text, err_text = process.communicate(timeout=20)
+        out_text, err_text = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0, err_text.decode()
