@@ -140,7 +140,7 @@ def test_while_the_stream_is_away_the_node_is_asked_and_its_blocks_are_read(hous
         with house.fault("ws_close", where="ws"):
             wait_until(lambda: found._away == {"events", "headers"})
             leases = create(house, 2)
-            until_stored(T.CREATED, leases)
+            until_stored(T.CREATED, leases, timeout=20)
             found._write_beat()
             until_refused("the event stream is not connected")
 
