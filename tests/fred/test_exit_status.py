@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from django.db import connection
 
+from fred.dev.foreground import free_port
 from tests.fred.served import connect, live
 from tests.waiting import wait_until
 
@@ -32,11 +32,6 @@ async def never_done(scope, receive, send):
     _threads.submit(threading.Event().wait)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
     await send({"type": "http.response.body", "body": b""})
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 @contextmanager
@@ -74,24 +69,24 @@ def is_served(port, path):
 def test_web_and_admin_end_with_0(process, number, valkey):
     port = free_port()
     with started("fred.serve", process, port=port) as running:
-        wait_until(lambda: is_served(port, "/health") and is_seen(valkey, running), timeout=60)
+        wait_until(lambda: is_served(port, "/health") and is_seen(valkey, running))
         running.send_signal(number)
-        assert running.wait(30) == 0
+        assert running.wait(60) == 0
         assert not is_seen(valkey, running)  # nobody takes it for alive for another minute
 
 
 def test_a_thread_that_never_ends_holds_nothing_up():
     port = free_port()
     with started("fred.server", "tests.fred.test_exit_status:never_done", port=port) as running:
-        wait_until(lambda: is_served(port, "/"), timeout=60)
+        wait_until(lambda: is_served(port, "/"))
         running.terminate()
-        assert running.wait(30) == 0
+        assert running.wait(60) == 0
 
 
 @pytest.mark.parametrize("process", ["worker", "beat"])
 def test_a_worker_and_the_clock_end_with_0(process, valkey, tmp_path):
     more = ["--schedule", str(tmp_path / "schedule")] if process == "beat" else []
     with started("fred.serve", process, *more) as running:
-        wait_until(lambda: is_seen(valkey, running), timeout=60)
+        wait_until(lambda: is_seen(valkey, running))
         running.terminate()
         assert running.wait(60) == 0
