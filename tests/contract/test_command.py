@@ -165,7 +165,7 @@ def test_c82_c87_c89_of_a_process_that_is_killed_and_started_again(tmp_path):
         hook = f"{sys.executable} -m tests.contract.restart_mock {pid} {port} {state} {SECRET} {log}"
         log.touch()
         try:
-            found = checked(url, "C82", "C87", "C89", patience=30.0, hooks={"restart": hook}, log_file=str(log))
+            found = checked(url, "C82", "C87", "C89", patience=60.0, hooks={"restart": hook}, log_file=str(log))
         finally:
             os.kill(int(pid.read_text()), 9)
     assert {one.case: one.reason for one in found.values() if one.result is not Verdict.PASSED} == {}
@@ -185,7 +185,7 @@ def test_c88_a_workload_that_dies_is_reported_once_as_failed(tmp_path):
     with process(MOCK_BACKEND_CONTROL_TOKEN=token) as (_, url):
         wait_until(lambda: checked(url, "C10")["C10"].result is Verdict.PASSED)
         hook = f"{sys.executable} {script} {url} {token}"
-        found = checked(url, "C88", patience=20.0, hooks={"kill-workload": hook})
+        found = checked(url, "C88", patience=60.0, hooks={"kill-workload": hook})
         unkilled = checked(url, "C88", patience=1.0, hooks={"kill-workload": sys.executable + " -c pass"})
     assert {one.case: (one.result, one.reason) for one in found.values() if one.result is not Verdict.PASSED} == {}
     assert unkilled["C88"].result is Verdict.FAILED

@@ -23,7 +23,7 @@ OPTIONS = {
     "too_much": 1000,
     "forbidden_manifest": b'{"image":"forbidden.example/app:1"}',
     "failing_manifest": b'{"image":"docker.io/library/nginx:crash"}',
-    "patience": 20.0,
+    "patience": 60.0,
 }
 CURRENT_ONLY = {"C34", "C55", "C56", "C57", "C58", "C84", "C85", "C86", "C90", "C91", "C92", "C93"}
 TOO_QUICK = ("it was ready before", "over before")
