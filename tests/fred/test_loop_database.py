@@ -28,7 +28,7 @@ def on_a_loop(work):
     async def main():
         opened = LoopConnection()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await work(opened)
         finally:
             await opened.close()
@@ -107,9 +107,25 @@ def test_a_session_that_ended_while_nobody_asked_is_seen_at_once(opened_so_far):
     assert on_a_loop(work)
 
 
+def test_an_end_that_was_seen_is_not_looked_at_for_ever(opened_so_far, monkeypatch):
+    looked, read = [], loop_database._Session._read
+    monkeypatch.setattr(loop_database._Session, "_read", lambda one: looked.append(1) or read(one))
+
+    async def work(opened):
+        await cut(await pid_of(opened))
+        await asyncio.to_thread(wait_until, lambda: opened_so_far[0].closed)
+        looked.clear()
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    on_a_loop(work)
+    assert looked == []
+
+
 def test_who_stops_waiting_leaves_no_statement_behind():
     async def work(opened):
         pid = await pid_of(opened)
+        await opened.rows("SET statement_timeout = 0", [])
         asking = asyncio.ensure_future(opened.rows("SELECT pg_sleep(60)", []))
         await asyncio.to_thread(wait_until, lambda: is_asleep(pid))
         asking.cancel()

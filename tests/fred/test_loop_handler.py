@@ -104,7 +104,7 @@ def asked(app, *what, **how):
     """What the application answers; a view that hangs fails the test."""
 
     async def main():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await request(app, *what, **how)
 
     return asyncio.run(main())

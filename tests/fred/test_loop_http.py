@@ -26,7 +26,7 @@ def on_a_loop(request):
         async def main():
             made = http or LoopHttp()
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     return await work(made)
             finally:
                 await made.close()
@@ -249,7 +249,7 @@ def on_the_loop(view):
 
     async def main():
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await on_loop.run(view, aside=asyncio.to_thread, briefly=asyncio.to_thread)
         finally:
             await loop_http.requests.close()

@@ -275,7 +275,7 @@ def test_others_run_while_one_blocks(pool):
     released = threading.Event()
 
     async def main():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await asyncio.gather(run(lambda: blocking(released.wait, 10), aside=pool), run(released.set))
 
     assert asyncio.run(main()) == [True, None]

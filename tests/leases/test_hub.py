@@ -49,7 +49,7 @@ async def opened(**options):
         await hub.close()
 
 
-async def statuses(subscription, number, *, within=10.0) -> list[str]:
+async def statuses(subscription, number, *, within=60.0) -> list[str]:
     async with asyncio.timeout(within):
         return [(await subscription.next()).status for _ in range(number)]
 

@@ -76,7 +76,7 @@ class BothWays:
                 return await asyncio.create_task(asked())
 
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     return await work(ask)
             finally:
                 for close in app._closers:

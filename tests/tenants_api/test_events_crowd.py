@@ -113,7 +113,7 @@ async def opened(port, lease):
 
 async def refused(port, lease):
     """Code and reason with which one more is closed."""
-    async with await opened(port, lease) as one, asyncio.timeout(30):
+    async with await opened(port, lease) as one, asyncio.timeout(60):
         with pytest.raises(ConnectionClosed) as end:
             await one.recv()
     return end.value.rcvd.code, end.value.rcvd.reason
@@ -121,7 +121,7 @@ async def refused(port, lease):
 
 async def is_let_in(port, lease):
     """Whether one more hears what is said of its lease."""
-    async with await opened(port, lease) as one, asyncio.timeout(30):
+    async with await opened(port, lease) as one, asyncio.timeout(60):
         await asyncio.to_thread(say, "here", lease)
         return orjson.loads(await one.recv())["status"] == "here"
 

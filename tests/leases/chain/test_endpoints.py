@@ -152,7 +152,7 @@ def test_the_stream_asks_where_to_connect_each_time():
             urls = iter([f"ws://127.0.0.1:{closed}/"])
             good = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
             stream = ChainStream(lambda: next(urls, good), queries=("q",), provider_uuid=OURS, reconnect_initial=0.01)
-            async with asyncio.timeout(20), aclosing(stream.items()) as items:
+            async with asyncio.timeout(60), aclosing(stream.items()) as items:
                 lost, connected = await anext(items), await anext(items)
                 stream.break_off("switched")
                 return lost, connected, await anext(items)
@@ -185,7 +185,7 @@ def test_a_ca_file_is_for_wss_too(tmp_path, certificate, trusted):  # noqa: F811
             )
             if stream._trust is not None:
                 stream._trust.check_hostname = False  # the certificate of this test is for another name
-            async with asyncio.timeout(20), aclosing(stream.items()) as items:
+            async with asyncio.timeout(60), aclosing(stream.items()) as items:
                 return await anext(items)
 
     assert isinstance(asyncio.run(main()), Connected if trusted else Lost)

@@ -232,7 +232,7 @@ def _follow(chain, provider_uuid, queries, *, act, until):
     async def main():
         stream = ChainStream(chain.websocket, queries=queries, provider_uuid=provider_uuid, sleep=sleep)
         items, work = [], None
-        async with asyncio.timeout(30), aclosing(stream.items()) as arriving:
+        async with asyncio.timeout(60), aclosing(stream.items()) as arriving:
             async for item in arriving:
                 items.append(item)
                 if isinstance(item, Connected) and work is None:

@@ -68,7 +68,7 @@ def _collect(handler, *, number, queries=(HEADER_QUERY,), **options):
                 f"ws://127.0.0.1:{port}/websocket", queries=queries, provider_uuid=OURS, sleep=sleep, **options
             )
             items = []
-            async with asyncio.timeout(20), aclosing(stream.items()) as arriving:
+            async with asyncio.timeout(60), aclosing(stream.items()) as arriving:
                 async for item in arriving:
                     items.append(item)
                     if len(items) == number:
