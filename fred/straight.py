@@ -12,7 +12,6 @@ from typing import Any, Final
 from django.core.handlers.exception import convert_exception_to_response
 from django.http import HttpRequest, HttpResponse
 from django.urls import ResolverMatch, get_resolver
-from django.utils.log import log_response
 
 _ONE_FREE: Final = re.compile(r"([^<>]*)/<str:(\w+)>/([^<>/]+)")
 
@@ -27,8 +26,6 @@ class Straight:
     def response(self, request: HttpRequest) -> HttpResponse:
         """What the view of this request's path answers."""
         response: HttpResponse = self._view(request)
-        if response.status_code >= 400:
-            log_response("%s: %s", response.reason_phrase, request.path, response=response, request=request)
         return response
 
     def match(self, path: str) -> ResolverMatch:
