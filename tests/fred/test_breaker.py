@@ -91,13 +91,14 @@ def test_bc58_an_answer_from_before_it_opened_does_not_close_it(make):
     assert one.enter() is None
 
 
-def test_in_calm_nothing_is_written_and_little_read(valkey):
+def test_in_calm_nothing_is_written_and_little_read(valkey, monkeypatch):
+    run, asked = valkey.execute_command, []
+    monkeypatch.setattr(valkey, "execute_command", lambda *what, **how: asked.append(what[0]) or run(*what, **how))
     one = Breaker(valkey, "b1", fresh_for=60.0)
-    before = valkey.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
     for _ in range(100):
         one.record(one.enter(), pulse="success")
-    after = valkey.info("commandstats")["cmdstat_evalsha"]["calls"]
-    assert after - before <= 2
+    assert 1 <= asked.count("EVALSHA") <= 4  # each again where the script was not known
+    assert set(asked) <= {"EVALSHA", "SCRIPT LOAD"}
     assert valkey.exists("fred:cb:b1") == 0
 
 
@@ -107,7 +108,7 @@ def test_p8_the_process_that_counts_the_fifth_failure_sees_it_at_once_and_others
     assert other.enter() is not None
     fail(one, 5)
     assert one.enter() is None
-    assert wait_until(lambda: other.enter() is None, timeout=1.5)
+    assert wait_until(lambda: other.enter() is None, timeout=5)
     other.record(running, pulse="success")  # what was under way ends as it likes, and changes nothing
     assert one.view().state is State.OPEN
 
