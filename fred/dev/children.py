@@ -102,9 +102,14 @@ def end_with(parent: int) -> bool:
     as a pipe needs one, nothing is sent.
     """
     if os.getppid() != parent:
-        return any(one.pid == parent for one in psutil.Process().parents())
+        return descends_from(parent)
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     return os.getppid() == parent  # it may have ended before the line above
+
+
+def descends_from(parent: int) -> bool:
+    """Whether this process was started by `parent`, through others perhaps, and that still runs."""
+    return any(one.pid == parent for one in psutil.Process().parents())
 
 
 def kill_group(group: int) -> None:

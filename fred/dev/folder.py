@@ -34,8 +34,8 @@ class FolderLock:
     def __enter__(self) -> Self:
         """Take the lock at once or raise FolderInUseError.
 
-        Raises FolderUnusableError for a folder that belongs to somebody else or holds other things than ours: what is
-        in it may be deleted.
+        Raises FolderUnusableError for a folder that belongs to somebody else, for root too, or holds other things than
+        ours: what is in it may be deleted.
         """
         descriptor = self._open()
         try:
@@ -60,6 +60,8 @@ class FolderLock:
     def _open(self) -> int:
         try:
             self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if os.geteuid() == 0 and (owner := self.folder.stat().st_uid) != 0:
+                raise FolderUnusableError(_not_roots(self.folder, owner))
             entries = list(self.folder.iterdir())
             if entries and not any(entry.name == LOCK for entry in entries):
                 raise FolderUnusableError(
@@ -92,6 +94,15 @@ def _whose(denied: str | os.PathLike[str], folder: Path) -> str:
     return (
         f"{path} belongs to {_name(owner)} and is closed to {_name(we)}; take it over: "
         f"sudo chown -R {_name(we)} {shlex.quote(str(folder))}, or name another folder: --folder PATH"
+    )
+
+
+def _not_roots(folder: Path, owner: int) -> str:
+    """One line on a folder that root could use, and would fill with files that its owner can't change or delete."""
+    who = _name(owner)
+    return (
+        f"{folder} belongs to {who}, and this is root, whose files {who} could not use any more; "
+        f"start it as {who} (sudo -u {who} …), or name another folder: --folder PATH"
     )
 
 

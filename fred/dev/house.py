@@ -20,7 +20,7 @@ from kombu.exceptions import OperationalError
 
 from fred import http, serve
 from fred.curl import Request
-from fred.dev import ports
+from fred.dev import children, ports
 from fred.dev.chain_admin import ChainAdmin, Inhabitants
 from fred.dev.environment import Environments
 from fred.dev.options import ROOT, Options
@@ -78,7 +78,10 @@ class House:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop everything that was started here."""
+        """Stop everything that was started here; at once when whoever started this was killed, for nobody waits."""
+        parent = self.options.parent
+        if parent is not None and not children.descends_from(parent):
+            self.supervisor.patience_s = 0.0
         try:
             self.teller.step("stopping")
         finally:  # whoever listened may be gone

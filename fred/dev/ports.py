@@ -86,6 +86,13 @@ class Claims:
         self._sockets[port] = claim
         return True
 
+    def is_others(self, port: int) -> bool:
+        """Whether another house has the claim of this port; claims nothing itself, not even for a moment."""
+        if port in self._sockets:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            return asking.connect_ex(_claim_of(port)) == 0
+
     def close(self) -> None:
         """Give all claims back; a second call does nothing."""
         while self._sockets:
@@ -107,7 +114,7 @@ def choose(wanted: Mapping[str, int], *, free: bool, claims: Claims | None = Non
             port = free_port()
             while port in {*chosen.values(), *wanted.values()} or not (claims is None or claims.take(port)):
                 port = free_port()
-        elif (why := _why_not(port, chosen, None if taken else claims)) is not None:
+        elif (why := _why_not(port, chosen, claims, claim=not taken)) is not None:
             taken.append(f"  {port} ({listener.meaning}) {why}; choose another: {listener.option} PORT")
         chosen[listener.name] = port
     if taken:
@@ -137,12 +144,12 @@ def _told(taken: list[str]) -> str:
     return "\n".join(["these ports are needed:", *taken, "or let --free-ports choose all of them"])
 
 
-def _why_not(port: int, chosen: Mapping[str, int], claims: Claims | None) -> str | None:
-    """Why a port cannot be had, in words that follow it; None when it can."""
+def _why_not(port: int, chosen: Mapping[str, int], claims: Claims | None, *, claim: bool) -> str | None:
+    """Why a port cannot be had, in words that follow it; None when it can. With `claim` it is claimed."""
     twice = next((listener.meaning for listener in LISTENERS if chosen.get(listener.name) == port), None)
     if twice is not None:
         return f"is also that of the {twice}"
-    if claims is not None and not claims.take(port):
+    if claims is not None and (not claims.take(port) if claim else claims.is_others(port)):
         return f"is taken by another `dev`{_of_claim(port)}"
     match _bind_error(port):
         case errno.EACCES:

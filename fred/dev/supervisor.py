@@ -63,6 +63,8 @@ class Supervisor:
     children: list[Child] = field(default_factory=list)
     servers: list[ForegroundServer] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    patience_s: float = STOP_S
+    """How long children may take to end by themselves; with 0 they are killed at once."""
     _guardian: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -134,8 +136,8 @@ class Supervisor:
     def _end(self, ending: Sequence[Child]) -> None:
         for child in ending:
             if child.process and child.process.poll() is None:
-                child.process.send_signal(signal.SIGTERM)
-        until = time.monotonic() + STOP_S
+                child.process.send_signal(signal.SIGTERM if self.patience_s else signal.SIGKILL)
+        until = time.monotonic() + self.patience_s
         for child in ending:
             if child.process:
                 left = max(0.0, until - time.monotonic())

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 
 from fred.dev import children, foreground, ports, supervisor
 from fred.dev.environment import Environments
+from fred.dev.house import House
 from fred.dev.options import Options, add_arguments
 from fred.dev.supervisor import Child, ChildDiedError, Supervisor
+from fred.dev.teller import Teller
 from fred.dev.vault import Vault
 from tests.fred.test_servers import alive
 from tests.waiting import wait_until
@@ -89,10 +92,33 @@ def test_a_one_off_that_fails_shows_its_log(tmp_path):
             house.run(child(tmp_path, "raise KeyError('x')"), seconds=30)
 
 
-def test_stopping_kills_a_child_that_does_not_listen_and_its_children(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "STOP_S", 0.1)
-    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + PARENT_OF_SLEEPER
-    with Supervisor(tmp_path) as house:
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+
+def test_a_house_whose_starter_was_killed_waits_for_no_orderly_end(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    options = Options(folder=tmp_path, free_ports=True, plain=True, parent=gone.pid)
+    with House(options, Teller(Console(force_terminal=False))) as house:
+        one = house.supervisor.start(child(tmp_path, DEAF + PARENT_OF_SLEEPER))
+        grandchild = int(wait_until(lambda: one.log.read_text().strip()))
+        parent, began = one.pid, time.monotonic()
+    assert time.monotonic() - began < supervisor.STOP_S
+    wait_until(lambda: not alive(parent) and not alive(grandchild))
+
+
+def test_a_house_whose_starter_lives_lets_its_children_end_by_themselves(tmp_path):
+    options = Options(folder=tmp_path, free_ports=True, plain=True, parent=os.getppid())
+    with House(options, Teller(Console(force_terminal=False))) as house:
+        polite = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('bye'))); "
+        one = house.supervisor.start(child(tmp_path, polite + SLEEPER))
+        wait_until(lambda: one.log.read_text().strip())
+    assert one.log.read_text().split() == ["up", "bye"]
+
+
+def test_stopping_kills_a_child_that_does_not_listen_and_its_children(tmp_path):
+    deaf = DEAF + PARENT_OF_SLEEPER
+    with Supervisor(tmp_path, patience_s=0.1) as house:
         one = house.start(child(tmp_path, deaf))
         grandchild = int(wait_until(lambda: one.log.read_text().strip()))
         parent = one.pid

@@ -97,6 +97,21 @@ def test_a_folder_that_its_owner_closed_is_opened_by_chmod(place):
 
 
 @AS_ROOT
+def test_root_leaves_nothing_in_the_folder_of_a_user(place):
+    folder = place / ".dev"
+    with as_nobody(), FolderLock(folder):
+        pass
+    line = refusal(folder)
+    assert line == (
+        f"{folder} belongs to nobody, and this is root, whose files nobody could not use any more; "
+        "start it as nobody (sudo -u nobody …), or name another folder: --folder PATH"
+    )
+    assert {entry.stat().st_uid for entry in (folder, *folder.iterdir())} == {NOBODY}
+    with as_nobody(), FolderLock(folder):
+        pass
+
+
+@AS_ROOT
 def test_dev_says_it_in_one_line_and_without_a_trace(place, capsys):
     with FolderLock(place / ".dev"):
         pass

@@ -40,7 +40,7 @@ CLAIM = """
 import sys
 from fred.dev.ports import Claims
 claims = Claims()
-print(claims.take(int(sys.argv[1])), flush=True)
+print(all([claims.take(int(port)) for port in sys.argv[1:]]), flush=True)
 sys.stdin.read()
 """
 
@@ -59,10 +59,10 @@ def stranger(port: int) -> Iterator[int]:
 
 
 @contextmanager
-def other_house(port: int) -> Iterator[int]:
-    """Another process has the claim of this port; its process id."""
+def other_house(*claimed: int) -> Iterator[int]:
+    """Another process has the claims of these ports; its process id."""
     with subprocess.Popen(
-        [sys.executable, "-c", CLAIM, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CLAIM, *map(str, claimed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
@@ -123,6 +123,18 @@ def test_a_port_of_another_house_is_taken_before_anybody_listens_there():
         )
         assert "or let --free-ports choose all of them" in str(told.value)
         assert ports.choose({"api": port}, free=True, claims=ours)["api"] == port, "the other has ended"
+
+
+def test_all_ports_that_another_house_has_claimed_are_named_also_those_where_nobody_listens_yet():
+    wanted = ports.choose({}, free=True)
+    with Claims() as ours, other_house(*wanted.values()), pytest.raises(PortTakenError) as told:
+        ports.choose(wanted, free=False, claims=ours)
+    for listener in ports.LISTENERS:
+        assert f"  {wanted[listener.name]} ({listener.meaning}) is taken by another `dev`" in str(told.value)
+    with Claims() as ours, Claims() as third, other_house(first := wanted[ports.LISTENERS[0].name]):
+        with pytest.raises(PortTakenError):
+            ports.choose(wanted, free=False, claims=ours)
+        assert all(third.take(port) for port in wanted.values() if port != first), "who is refused claims nothing"
 
 
 def test_of_three_that_choose_the_same_ports_at_once_one_gets_them(run_in_threads):

@@ -2,7 +2,8 @@
 
 Words of the form `name=value` become members of the body; a value that is JSON is taken as such, anything else is
 text. What a command lists in `takes` may stand without its name, in that order; a name that ends with `*` takes all
-words that are left. Names of keys (`t0`, `provider`) stand for their addresses, on the chain's side.
+words that are left, one that ends with `?` may be left out. Names of keys (`t0`, `provider`) stand for their addresses,
+on the chain's side.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ COMMANDS: dict[tuple[str, str], Command] = {
     ("sku", "create"): Command("POST", "sku", ("provider_uuid", "name", "base_price"), about="unit=1 (hour) or 2"),
     ("faucet", "give"): Command("POST", "faucet", ("address", "coins"), about="mints, for example 5umfx"),
     ("credit", "fund"): Command("POST", "credit", ("tenant", "coins"), about="as="),
-    ("credit", "drain"): Command("POST", "credit/drain", ("tenant", "coins"), about="all=true instead of coins"),
+    ("credit", "drain"): Command("POST", "credit/drain", ("tenant", "coins?"), about="all=true instead of coins"),
     ("lease", "create"): Command(
-        "POST", "lease", ("tenant",), about="count= sku= items= payload= payload_base64= meta_hash="
+        "POST", "lease", ("tenant?",), about="count= sku= items= payload= payload_base64= meta_hash="
     ),
     ("lease", "show"): Command("GET", "lease/{lease_uuid}", ("lease_uuid",), about="the lease as chain JSON"),
     ("lease", "ack"): _many("ack", "as="),
@@ -54,11 +55,11 @@ COMMANDS: dict[tuple[str, str], Command] = {
     ),
     ("lease", "state"): Command("POST", "lease/{lease_uuid}/state", ("lease_uuid", "state"), about="writes any number"),
     ("params", "set"): Command("POST", "params", about="parameters of the billing module by their names"),
-    ("mode", "set"): Command("POST", "mode", ("mode", "interval"), about="interval (seconds), instant or manual"),
-    ("blocks", "make"): Command("POST", "blocks", ("count", "step"), about="makes blocks now"),
+    ("mode", "set"): Command("POST", "mode", ("mode", "interval?"), about="interval (seconds), instant or manual"),
+    ("blocks", "make"): Command("POST", "blocks", ("count?", "step?"), about="makes blocks now"),
     ("clock", "advance"): Command("POST", "clock", ("advance",), about="seconds"),
     ("clock", "set"): Command("POST", "clock", ("set",), about="RFC 3339 or seconds since 1970"),
-    ("clock", "freeze"): Command("POST", "clock", ("step",), {"freeze": True}, about="seconds between blocks"),
+    ("clock", "freeze"): Command("POST", "clock", ("step?",), {"freeze": True}, about="seconds between blocks"),
     ("clock", "run"): Command("POST", "clock", (), {"freeze": False}, about="ends a freeze"),
     ("profile", "set"): Command("POST", "profile", ("profile",), about="A, B or C"),
     ("state", "show"): Command("GET", "state", about="the whole state"),
@@ -87,7 +88,7 @@ def call_of(words: list[str]) -> tuple[str, str, dict[str, Any]]:
         if name.endswith("*"):
             body[name[:-1]], loose = loose, []
         else:
-            body[name] = _value(loose.pop(0))
+            body[name.removesuffix("?")] = _value(loose.pop(0))
     if loose:
         raise BadCommand(f"{' '.join(words[:2])} does not take {' '.join(loose)}")
     for name in ("coins", "base_price"):
@@ -144,9 +145,13 @@ def _coins(text: str, *, single: bool) -> Any:
 
 
 def listing() -> str:
-    """All commands, one a line."""
+    """All commands, one a line; words in brackets may be left out."""
     lines = []
     for (noun, verb), command in COMMANDS.items():
-        words = " ".join(name.upper().replace("*", " …") for name in command.takes)
+        words = " ".join(_shown(name.upper()) for name in command.takes)
         lines.append(f"  {noun} {verb} {words}".ljust(52) + command.about)
     return "\n".join(lines)
+
+
+def _shown(name: str) -> str:
+    return f"[{name[:-1]}]" if name.endswith("?") else name.replace("*", " …")

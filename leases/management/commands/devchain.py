@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         """The parser, with all nouns and verbs below its options."""
-        told = "commands for a running chain:\n" + commandline.listing()
+        told = "commands for a running chain (words in [brackets] may be left out):\n" + commandline.listing()
         kwargs |= {"epilog": told, "formatter_class": RawDescriptionHelpFormatter}
         return super().create_parser(prog_name, subcommand, **kwargs)
 

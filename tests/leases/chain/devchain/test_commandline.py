@@ -83,6 +83,26 @@ def test_every_call_of_the_admin_api_has_its_words(devchain):
     assert all(f"{noun} {verb}" in listing() for noun, verb in COMMANDS)
 
 
+LEFT_OUT = {
+    "lease create [TENANT]": ("lease create", "lease_uuids"),
+    "credit drain TENANT [COINS]": ("credit drain t7 all=true", None),
+    "mode set MODE [INTERVAL]": ("mode set instant", "mode"),
+    "blocks make [COUNT] [STEP]": ("blocks make", "height"),
+    "clock freeze [STEP]": ("clock freeze", None),
+}
+
+
+def test_what_may_be_left_out_stands_in_brackets_and_may_be(command, devchain):
+    lines = [line.strip() for line in listing().splitlines()]
+    assert [one for one in lines if "[" in one] == [one for one in lines if one.startswith(tuple(LEFT_OUT))]
+    assert len([one for one in lines if one.startswith(tuple(LEFT_OUT))]) == len(LEFT_OUT)
+    for words, answer in LEFT_OUT.values():
+        found = command(*words.split())
+        assert answer is None or answer in found
+    command("clock", "run")
+    assert "TENANT" not in call_of(["lease", "create"])[2]
+
+
 def test_a_lease_lives_by_words_alone(command, devchain, tmp_path):
     info = command("info", "show")
     other = command("provider", "create", "t5", "https://other.example")["uuid"]
