@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from fred.server import ServerConfig
 
 _AUTHORIZATION = b"authorization"
+_CONNECTION = b"connection"
 _EXPECT = b"expect"
+_UPGRADE = b"upgrade"
 _BLANKS = b" \t"
 _NEVER = float("inf")
 
@@ -54,6 +56,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._idle_until = _NEVER
         self._fault = 400
         self._opens_socket = False
+        self._head_again = b""
         self._gentle: _Gentle | None = None
         self.is_stream = False
 
@@ -95,7 +98,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         in_head = self._head_until != _NEVER
         self._idle_until = _NEVER
-        super().data_received(data)
+        self._feed(data)
         if self.transport.is_closing() or self.parser is None:
             return
         if self._is_handed_over:
@@ -108,6 +111,20 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_bytes > limits.MAX_HEAD_BYTES:
             self._fault = 431
             self.send_400_response("")
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade as stopped:
+            if self._opens_socket:
+                self.handle_websocket_upgrade()
+            elif self._head_again:
+                (read,) = stopped.args
+                head, self._head_again = self._head_again, b""
+                self.parser = _new_parser(self)
+                self._feed(head + data[read:])
 
     @property
     def _is_handed_over(self) -> bool:
@@ -143,6 +160,9 @@ class HttpProtocol(HttpToolsProtocol):
         scope[limits.OPEN_STREAM] = self._open_stream
         wants_upgrade = self.parser.should_upgrade()
         self._opens_socket = wants_upgrade and self._is_handshake()
+        if wants_upgrade and not self._opens_socket and self._has_body_to_read():
+            self._head_again = self._head_without_upgrade()
+            return
         super().on_headers_complete()
         if wants_upgrade and not self._opens_socket:
             # The parser stops after this request: whatever follows is the other protocol, which nobody speaks here.
@@ -157,7 +177,9 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The whole request is here."""
+        """The whole request is here, unless its body is yet to be read."""
+        if self._head_again:
+            return
         self._body_until = _NEVER
         super().on_message_complete()
 
@@ -248,8 +270,22 @@ class HttpProtocol(HttpToolsProtocol):
     def _should_upgrade(self) -> bool:
         return self._opens_socket
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """The request is answered as any other; nothing to warn of."""
+    def _has_body_to_read(self) -> bool:
+        """Whether a body follows headers that offer another protocol: the parser would take it for that protocol."""
+        named = dict(self.headers)
+        has_body = b"transfer-encoding" in named or named.get(b"content-length", b"0").strip(b"0") != b""
+        return _UPGRADE in named and has_body
+
+    def _head_without_upgrade(self) -> bytes:
+        """The head of this request without the offer."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        for name, value in self.headers:
+            if name == _CONNECTION:
+                lines.append(b"%b: %b" % (name, b", ".join(one for one in _tokens(value) if one != _UPGRADE)))
+            elif name != _UPGRADE:
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join([*lines, b"", b""])
 
     def _is_handshake(self) -> bool:
         if self._is_busy:
@@ -292,6 +328,17 @@ class _Gentle:
     def close(self) -> None:
         self.flush()
         self._protocol.end()
+
+
+def _new_parser(protocol: HttpProtocol) -> httptools.HttpRequestParser:
+    """A parser as the library makes it: what follows a request that ends its connection is no fault of it."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _tokens(value: bytes) -> list[bytes]:
+    return [token.strip().lower() for token in value.split(b",")]
 
 
 def _target(url: bytes) -> bytes:
