@@ -34,8 +34,10 @@ def config_of(chain: RunningDevchain, config: ProviderConfig, **changes: Any) ->
 
 
 def read(uuids: Sequence[UUID]) -> None:
-    """Read leases exactly and store what was read; their looks are over."""
+    """Read leases exactly and store what was read; their looks are over. A lease without an answer ends the test."""
     found = client().leases(uuids)
+    silent = {str(uuid): answer for uuid, answer in found.items() if not isinstance(answer, ExactLease)}
+    assert not silent, f"the chain at {client().endpoint} gave no lease for {silent}"
     reads = [one for one in found.values() if isinstance(one, ExactLease)]
     sql.store_reads([(one.lease, one.height) for one in reads], exact=True)
     Lease.objects.filter(uuid__in=uuids).update(due_at=None)
