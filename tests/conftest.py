@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import django
@@ -12,6 +16,7 @@ import hypothesis
 import pytest
 import redis
 
+from fred.dev.servers import ValkeyServer
 from tests import database, patient, quiet
 from tests.services import Services, use_valkey, valkey_of_worker
 
@@ -64,6 +69,30 @@ def valkey() -> Iterator[redis.Redis]:
     client.flushdb()
     yield client
     client.close()
+
+
+@dataclass
+class OwnValkey:
+    """A Valkey of one test, which stands still for nobody else."""
+
+    url: str
+    client: redis.Redis
+
+    @contextmanager
+    def stands_still(self) -> Iterator[None]:
+        """Inside it takes connections and commands, and answers none of them before the end."""
+        pid = int(self.client.info("server")["process_id"])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def own_valkey(tmp_path: Path) -> Iterator[OwnValkey]:
+    with ValkeyServer(tmp_path / "valkey") as server, redis.Redis.from_url(server.url) as client:
+        yield OwnValkey(server.url, client)
 
 
 @pytest.fixture

@@ -148,6 +148,46 @@ def test_who_is_silent_ends_soon_after_the_loop_stood_still(run):
     assert run(main()) == "over"
 
 
+def test_a_loop_that_stands_still_again_and_again_ends_it_all_the_same(run):
+    async def halting():
+        with TimeLimit(0.01):
+            for _ in range(20):
+                stand_still(0.15)
+                await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError):
+        run(halting())
+
+
+def test_a_limit_that_has_passed_already_waits_for_nothing(run):
+    async def main():
+        ended = []
+        asyncio.get_running_loop().call_later(0.03, ended.append, "later")
+        with pytest.raises(TimeoutError), TimeLimit(-1.0):
+            await forever()
+        return ended
+
+    assert run(main()) == []
+
+
+def test_who_takes_time_to_end_is_not_stopped_again(run):
+    async def slow_to_end():
+        try:
+            await forever()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            said.append("cleaned up")
+
+    async def main():
+        with pytest.raises(TimeoutError), TimeLimit(0.0):
+            await slow_to_end()
+        return asyncio.current_task().cancelling()
+
+    said = []
+    assert (run(main()), said) == (0, ["cleaned up"])
+
+
 def test_a_limit_set_late_in_a_turn_has_all_its_time(run):
     async def main():
         stand_still(0.3)

@@ -13,7 +13,7 @@ from redis.exceptions import InvalidResponse, ResponseError
 
 from fred.valkey_link import ScriptLink
 from tests.backends.certificates import Authority
-from tests.waiting import stand_still
+from tests.waiting import stand_still, wait_until
 
 ECHO = "return {KEYS[1], ARGV[1], redis.call('INCR', 'runs')}"
 
@@ -186,6 +186,24 @@ def test_an_answer_that_nobody_asked_for_is_never_the_next_ones(valkey, run):
     between = Between(lambda data: [data + b"+OK\r\n"])
     assert run(through(between, runs=3)) == echoed(3)
     assert between.connections == 3
+
+
+def test_an_answer_that_comes_after_who_asked_gave_up_does_no_harm(valkey, run):
+    async def work():
+        faults = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        link = ScriptLink(ECHO, lambda: url_of(None))
+        await link.run(["k"], ["ä"])
+        asking = asyncio.ensure_future(link.run(["k"], ["ä"]))
+        await asyncio.sleep(0)  # it was sent
+        asking.cancel()
+        await asyncio.wait([asking])
+        await asyncio.to_thread(wait_until, lambda: valkey.get("runs") == b"2")
+        await asyncio.sleep(0)
+        await link.close()
+        return faults, await answered(url_of(None))
+
+    assert run(work()) == ([], [echoed(3)[-1]])
 
 
 def test_an_error_is_raised_and_the_connection_stays(valkey, run):

@@ -8,9 +8,7 @@ from contextvars import ContextVar
 from uuid import UUID, uuid4
 
 import pytest
-from redis import Redis
 
-from fred.dev.servers import ValkeyServer
 from tenants_api import event_slots
 from tenants_api.event_slots import TOTAL, EventSlots
 from tenants_api.event_streams import StreamLimits
@@ -193,22 +191,16 @@ def test_what_is_given_back_belongs_to_no_request(valkey, monkeypatch):
     assert seen == [(event_slots._TAKE, "red"), (event_slots._FREE, "none")]
 
 
-@pytest.fixture
-def own_valkey(tmp_path):
-    """A Valkey that stands still for nobody else."""
-    with ValkeyServer(tmp_path / "valkey") as server, Redis.from_url(server.url) as client:
-        yield server.url, client
-
-
 def test_what_happened_while_valkey_stood_still_counts_soon_after(own_valkey, monkeypatch):
-    url, valkey = own_valkey
+    valkey = own_valkey.client
 
     async def main():
-        one, two = slots(url=url, per_lease=2), slots(url=url, per_lease=2)
+        one, two = (
+            slots(url=own_valkey.url, per_lease=2, kept_s=600.0) for _ in range(2)
+        )  # the next turn would be far
         gone = await one.take(OTHER)
-        with monkeypatch.context() as patched:
+        with monkeypatch.context() as patched, own_valkey.stands_still():
             patched.setattr(event_slots, "LIMIT_S", 0.2)
-            valkey.client_pause(400, all=True)
             assert await one.take(ONE) is not None  # not told in time
             assert await one.take(ONE) is not None
             assert await one.take(ONE) is None
@@ -219,6 +211,33 @@ def test_what_happened_while_valkey_stood_still_counts_soon_after(own_valkey, mo
         await two.close()
 
     asyncio.run(main())
+
+
+def test_who_was_refused_while_valkey_stood_still_has_no_place_there_either(own_valkey, monkeypatch):
+    async def main():
+        one = slots(url=own_valkey.url, per_lease=1, kept_s=600.0)
+        place = await one.take(ONE)
+        own_valkey.client.flushdb()  # it would let one more in
+        with monkeypatch.context() as patched, own_valkey.stands_still():
+            patched.setattr(event_slots, "LIMIT_S", 0.2)
+            assert await one.take(ONE) is None
+        await soon(lambda: own_valkey.client.zrange(TOTAL, 0, -1) == [place.encode()])
+        await one.close()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_kept_of_a_lease_without_streams(valkey):
+    async def main():
+        one = slots()
+        one.free(await one.take(ONE))
+        await one.close()
+        return one
+
+    one = asyncio.run(main())
+    assert not one._own
+    assert not one._of_lease
+    assert not one._freed
 
 
 def test_what_was_not_told_of_is_bounded():
