@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from contextlib import suppress
-from contextvars import Context
 from uuid import UUID
-from weakref import ref
 
 import pytest
 from django.db import connections
@@ -19,8 +16,7 @@ from fred.loop_buckets import LoopBuckets
 from fred.loop_database import LoopConnection
 from leases.models import Lease
 from leases.status import LeaseState
-from tenants_api import ahead, lease_reads, read_ahead, tokens
-from tenants_api.ahead import Ahead
+from tenants_api import lease_reads, read_ahead, tokens
 from tests.tenants_api.calls import bearer
 from tests.tenants_api.read_cases import held
 from tests.tenants_api.vectors import ALICE, LEASE
@@ -80,24 +76,6 @@ def test_ta36_a_forged_token_is_looked_at_once_and_nothing_is_asked_for_it(stage
     assert asked == {"alone": 1, "verified": 1}
     (found,) = ask_in_turn(web, bearer())
     assert found.status == 200
-
-
-def test_a_refusal_that_was_told_holds_nothing_of_its_request():
-    gc.collect()
-    gc.disable()
-    try:
-        assert _told_refusal()() is None
-    finally:
-        gc.enable()
-
-
-def _told_refusal():
-    context, refused = Context(), tokens.InvalidToken("parse", "no bearer token")
-    context.run(ahead.keep, Ahead("header", refused))
-    for _ in range(2):
-        with suppress(tokens.InvalidToken):
-            context.run(ahead.token, "header")
-    return ref(refused)
 
 
 def test_who_is_over_the_limit_of_its_address_costs_no_tenant_a_token_and_is_not_verified_again(stage, web, asked):
