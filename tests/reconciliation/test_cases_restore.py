@@ -153,7 +153,7 @@ def test_a_lease_without_a_payload_to_wait_for_is_provisioned_after_a_refusal(st
     story.backends["b1"].script["restore"].append((422, b""))
     assert restore(story, source, target).state == S.REFUSED
     story.settle()
-    Operation.objects.update(settled_at=Now() - timedelta(seconds=5))
+    Operation.objects.filter(kind="restore").update(settled_at=Now() - timedelta(seconds=5))
     make_due(Lease, pk=target)
     story.settle()
     assert [one.kind for one in Operation.objects.filter(lease_id=target).order_by("created_at")] == [
