@@ -56,23 +56,33 @@ class RemoteResults:
         """Nothing is known yet."""
         self._lock = threading.Lock()
         self._healthy: dict[str, bool] = {}
+        self._fenced: frozenset[str] = frozenset()
         self._watcher = NO_WATCHER
         self._chain = CHAIN_FAILED
 
-    def keep(self, healthy: Mapping[str, bool], *, watcher: str, chain: str = CHAIN_FAILED) -> None:
+    def keep(
+        self,
+        healthy: Mapping[str, bool],
+        *,
+        watcher: str,
+        chain: str = CHAIN_FAILED,
+        fenced: frozenset[str] = frozenset(),
+    ) -> None:
         """Replace the copy by what was just read; `watcher` is its complaint, empty when it has none.
 
-        `chain` says what is wrong with the chain: of the probe's failure, or of a suspicion whatever the probe found.
+        `fenced` names backends that the configuration or an operator switched off. `chain` says what is wrong with the
+        chain: of the probe's failure, or of a suspicion whatever the probe found.
         """
         with self._lock:
             self._healthy = dict(healthy)
+            self._fenced = fenced
             self._watcher = watcher
             self._chain = chain
 
     def findings(self) -> list[Finding]:
         """One finding for the chain and one for each configured backend; unknown is unhealthy."""
         with self._lock:
-            healthy, watcher, chain = dict(self._healthy), self._watcher, self._chain
+            healthy, watcher, chain, fenced = dict(self._healthy), self._watcher, self._chain, self._fenced
         if chain.startswith(SUSPECT):
             healthy[CHAIN] = False
         backends = settings.FRED.backends
@@ -80,7 +90,7 @@ class RemoteResults:
             _remote(CHAIN, chain, healthy=healthy.get(CHAIN, False)),
             *(
                 Finding(f"backend:{backend.name}", local=False, message="backend is fenced")
-                if backend.fenced
+                if backend.fenced or backend.name in fenced
                 else _remote(
                     name := f"backend:{backend.name}",
                     "backend health check failed",
@@ -104,6 +114,7 @@ def ask_database() -> Part:
             dict(HealthCheck.objects.filter(checked_at__gt=Now() - STALE_AFTER).values_list("name", "healthy")),
             watcher=_watchers_complaint(),
             chain=_chains_complaint(),
+            fenced=frozenset(Backend.objects.filter(fenced=True).values_list("name", flat=True)),
         )
         in_flight = Operation.objects.filter(settled_at__isnull=True).count()
         findings = [*_stores(broken=False), _inventory(), *_remote_results.findings()]

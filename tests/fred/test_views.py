@@ -161,6 +161,19 @@ def test_ta99_ta100_what_is_missing_elsewhere_only_degrades(probed, valkey, brea
     assert [name for name, found in body["checks"].items() if found["status"] == "unhealthy"] == [check]
 
 
+def test_ta99_a_backend_that_an_operator_fenced_is_said_to_be_fenced_at_once(probed, monkeypatch):
+    Backend.objects.update(fenced=True, fenced_by=Backend.BY_OPERATOR)
+    fenced = {"status": "unhealthy", "message": "backend is fenced"}
+    answer = ask("GET", "/readyz")
+    assert (answer.status, answer.json()["status"]) == (200, "degraded")
+    assert answer.json()["checks"]["backend:mock-1"] == fenced
+    monkeypatch.setattr(checks, "ask_database", None)  # the database is away: what was told last stands
+    views._prober.cache_clear()
+    answer = ask("GET", "/health")
+    assert answer.json()["status"] == "unhealthy"
+    assert answer.json()["checks"]["backend:mock-1"] == fenced
+
+
 def test_without_broker_ready_is_503_and_health_200(probed, settings):
     settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     ready = ask("GET", "/readyz")
