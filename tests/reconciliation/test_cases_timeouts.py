@@ -8,9 +8,10 @@ from fred import metrics
 from leases import lanes
 from leases.models import ChainTx
 from leases.status import LeaseState
-from placements.models import Teardown
+from placements.models import Operation, Teardown
 from tests.reconciliation.story import ROWS, age, counted, deliver, make_due
 from tests.scripted_backend import row
+from tests.waiting import wait_until
 
 pytestmark = ROWS
 BROADCASTS = "/cosmos.tx.v1beta1.Service/BroadcastTx"
@@ -107,7 +108,7 @@ def test_a_reject_that_a_network_error_met_is_tried_again(story):
 def test_success_and_time_limit_at_one_moment_are_one_of_them_on_chain(story, run_in_threads):
     """LC-77"""
     uuids = [story.create() for _ in range(6)]
-    story.look()
+    wait_until(lambda: story.look() or Operation.objects.filter(lease_id__in=uuids).count() == len(uuids))
     story.push()
     operations = {uuid: story.operation(uuid) for uuid in uuids}
     for operation in operations.values():
