@@ -24,8 +24,8 @@ pytestmark = [ROWS, pytest.mark.slow]
 BURST = 100
 BLOCK_S = 0.1
 CONVERGES_S = 180
-"""From the end of the fault to the last lease's rest: most need a few seconds; one whose own reads failed again and again
-waits out its back-off."""
+"""From the end of the fault to the last lease's rest: most need a few seconds; one whose own reads failed again and
+again waits out its back-off."""
 NAMED_S = 60
 
 ACK = {"message": "MsgAcknowledgeLease"}
