@@ -14,7 +14,7 @@ from fred.dev.servers import PostgresServer, ValkeyServer
 from tests.fred.test_servers import alive
 from tests.waiting import wait_until
 
-DEADLINE_S = 240.0
+DEADLINE_S = 480.0
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
