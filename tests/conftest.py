@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from fred.dev.servers import ValkeyServer
-from tests import database, patient, quiet
+from tests import database, leftovers, patient, quiet
 from tests.services import Services, use_valkey, valkey_of_worker
 
 # Chains of tests serve gRPC in this process. Its fork handlers can hang a child between fork and exec; read at import.
@@ -46,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     django.setup()
     database.lift_limits()
     quiet.between_tests(config)
+    config.pluginmanager.register(leftovers)
 
 
 @pytest.hookimpl(optionalhook=True)
