@@ -16,9 +16,9 @@ from django.db import connection
 from fred.due import BATCH
 from fred.tasks import LOOK, hint
 
-WAITS: Final = frozenset({"chain_silent", "chain_stale", "chain_unknown"})
-"""Reasons that end when the chain answers. A suspect chain is ended by who suspects it, and a lease's own errors are
-put off by its own failures."""
+WAITS: Final = frozenset({"chain_silent", "chain_stale", "chain_suspect", "chain_unknown"})
+"""Reasons that end when the chain answers; a lease's own errors are put off by its own failures. While the chain is
+suspect no block counts. Who ends that wakes all, but not the lease whose look began before and ends after it."""
 
 # A claimed row has an attempt on it until its look is finished: to wake it would only make that look void. What nobody
 # ever announced or read has no answer to wait for.

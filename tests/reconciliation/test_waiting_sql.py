@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from leases.chain import noticed
 from leases.models import ChainCursor, Lease
-from reconciliation import sources, waiting_sql, watch_store
+from reconciliation import sources, suspect_sql, suspicion, waiting_sql, watch_store
 from reconciliation.sources import Sources
 from tests.reconciliation.chains import lease
 from tests.reconciliation.keeping import keeping
@@ -47,10 +47,10 @@ def test_a_block_sends_one_scout_of_each_kind(trusted, valkey):
     waiting(9, "chain_unknown", news_height=-1, looked_at=None)  # a phantom: nobody announced it
     epochs = dict(Lease.objects.values_list("pk", "epoch"))
     assert watch_store.see_block(height=101, block_time=ChainCursor.objects.get().trusted_block_at)
-    assert due() == {1, 3, 5}
-    assert all((one.epoch > epochs[one.pk]) is (one.pk.int in {1, 3, 5}) for one in Lease.objects.all())
+    assert due() == {1, 3, 5, 6}
+    assert all((one.epoch > epochs[one.pk]) is (one.pk.int in {1, 3, 5, 6}) for one in Lease.objects.all())
     assert watch_store.see_block(height=102, block_time=ChainCursor.objects.get().trusted_block_at)
-    assert due() == {1, 2, 3, 4, 5}
+    assert due() == {1, 2, 3, 4, 5, 6}
 
 
 def test_a_lease_that_is_looked_at_now_is_no_scout(valkey):
@@ -85,6 +85,30 @@ def test_one_scout_whose_look_is_answered_brings_back_all(looker, chain, trusted
     assert len(due()) == 2
     looker.at_due_leases()
     assert set(Lease.objects.values_list("phase", "reason")) == {("provisioning", "")}
+
+
+def test_a_lease_whose_look_outlasted_the_suspicion_is_no_exception(looker, chain, trusted):
+    """It was in the hands of its look when all that waited were woken, and goes on to wait for what is over."""
+    one = lease()
+    chain.add(one)
+    watch_store.store_events([event(uuid=one.uuid, height=90)])
+    suspect_sql.suspect("manifest-localnet", reason="other_chain", detail="x")
+    gather = looker.gather
+
+    def gathered(*args):
+        found = gather(*args)
+        assert suspicion.end(operator=False)
+        return found
+
+    looker.gather = gathered
+    looker.at_due_leases()
+    assert Lease.objects.get().reason == "chain_suspect"
+    assert not due()
+    looker.gather = gather
+    head = ChainCursor.objects.get()
+    assert watch_store.see_block(height=head.head_height + 1, block_time=head.trusted_block_at)
+    looker.at_due_leases()
+    assert Lease.objects.get().phase == "provisioning"
 
 
 def test_a_look_without_an_answer_wakes_nobody(looker, chain, trusted):
