@@ -103,12 +103,17 @@ class ApiError(Exception):
 
 
 def wants_problem(accept: str | None) -> bool:
-    """Whether an Accept header names problem details with a weight above zero; wildcards name nothing."""
-    if not accept or PROBLEM not in accept.lower():
+    """Whether an Accept header names problem details."""
+    return accept is not None and names(accept, PROBLEM)
+
+
+def names(accept: str, media_type: str) -> bool:
+    """Whether an Accept header names this media type with a weight above zero; wildcards name nothing."""
+    if media_type not in accept.lower():
         return False
     for part in accept.lower().split(","):
         kind, *parameters = (piece.strip() for piece in part.split(";"))
-        if kind == PROBLEM:
+        if kind == media_type:
             weights = [piece[2:] for piece in parameters if piece.startswith("q=")]
             return not weights or _weight(weights[0]) > 0
     return False

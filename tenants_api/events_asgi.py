@@ -14,13 +14,13 @@ from fred.edge import ROUTE, Receive, Scope, Send
 from fred.limits import OPEN_STREAM
 from fred.upgrade import VERSION, upgrade_fault
 from tenants_api.consumers import EventsConsumer
-from tenants_api.errors import ApiError
+from tenants_api.errors import ApiError, names
 from tenants_api.event_frames import COMMENT, OPENING, message
 from tenants_api.event_streams import ROUTE_NAME, EventStreams, Stream, TooMany, is_stopping, rendered
 
-SERVER_SENT: Final = b"text/event-stream"
+SERVER_SENT: Final = "text/event-stream"
 _REST_OF_A_HANDSHAKE: Final = [(b"sec-websocket-version", VERSION), (b"sec-websocket-key", b"AAAAAAAAAAAAAAAAAAAAAA==")]
-_OPEN_HEADERS: Final = [(b"content-type", SERVER_SENT), (b"x-accel-buffering", b"no")]
+_OPEN_HEADERS: Final = [(b"content-type", SERVER_SENT.encode()), (b"x-accel-buffering", b"no")]
 
 
 class EventsApp:
@@ -38,7 +38,7 @@ class EventsApp:
             return
         headers = dict(reversed(scope["headers"]))
         try:
-            if b"upgrade" in headers or not _wants_events(headers.get(b"accept", b"")):
+            if b"upgrade" in headers or not names(headers.get(b"accept", b"").decode("latin-1"), SERVER_SENT):
                 await self._streams.let_in(scope)
                 await _refuse_upgrade(scope, send)
             else:
@@ -132,7 +132,3 @@ async def _answer(
 ) -> None:
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-
-def _wants_events(accept: bytes) -> bool:
-    return any(part.partition(b";")[0].strip().lower() == SERVER_SENT for part in accept.split(b","))

@@ -137,14 +137,15 @@ def is_let_in(web):
         return Events(line).status == 200
 
 
-def test_failures_and_other_wishes(web):
+def test_ta81_ta113_failures_and_other_wishes(web):
     assert web.serving.ask(request(web, Authorization="Bearer x")).status == 401
     assert web.serving.ask(request(web, **bearer("bob"))).status == 403
     answer = web.serving.ask(request(web, query="?since=x"))
     assert (answer.status, answer.body) == (400, b'{"error":"invalid since cursor","code":400}\n')
     assert web.serving.ask(request(web, Last_Event_ID="x")).status == 400
-    answer = web.serving.ask(request(web, Accept="application/json"))
-    assert (answer.status, answer.body) == (400, b"Bad Request\n")
+    for accept in ("application/json", "*/*", "text/*", "text/event-stream;q=0, */*"):
+        answer = web.serving.ask(request(web, Accept=accept))
+        assert (answer.status, answer.body) == (400, b"Bad Request\n"), accept
     head = web.serving.ask(request(web, method="HEAD"))
     assert (head.status, head.body) == (200, b"")
     assert web.serving.ask(request(web, method="POST")).status == 405
