@@ -113,6 +113,12 @@ class HttpProtocol(HttpToolsProtocol):
             self.send_400_response("")
 
     def _feed(self, data: bytes) -> None:
+        rest: bytes | memoryview = data
+        while rest:
+            rest = self._parsed(rest)
+
+    def _parsed(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Parse this; return what the parser left of it for a protocol that nobody here speaks: it is HTTP, too."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -124,7 +130,9 @@ class HttpProtocol(HttpToolsProtocol):
                 (read,) = stopped.args
                 head, self._head_again = self._head_again, b""
                 self.parser = _new_parser(self)
-                self._feed(head + data[read:])
+                self._parsed(head)
+                return memoryview(data)[read:]
+        return b""
 
     @property
     def _is_handed_over(self) -> bool:

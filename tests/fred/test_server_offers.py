@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
@@ -54,3 +55,13 @@ def test_a_tunnel_that_is_asked_for_with_a_body_and_an_offer_is_answered(server)
     with server.connect() as line:
         line.send(b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n" + OFFER + b"Content-Length: 5\r\n\r\nhello")
         assert line.answer().status in {200, 400}
+
+
+def test_as_many_offers_as_one_packet_holds_are_read(server):
+    """Each has a parser of its own; they are no deeper in each other than one."""
+    request = b"POST /x HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\na"
+    with server.connect() as line:
+        sending = threading.Thread(target=line.send, args=(request * 1500,))
+        sending.start()
+        assert {line.answer().body for _ in range(1500)} == {b"1 /x"}
+        sending.join()
