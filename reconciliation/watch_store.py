@@ -16,7 +16,7 @@ from leases import sql, tx_sql, wake
 from leases.chain.events import EventType, LeaseEvent
 from placements import command_transitions
 from placements.command_status import AMBIGUOUS, CommandState
-from reconciliation import waiting_sql, watch_sql
+from reconciliation import watch_sql
 
 log = structlog.get_logger("reconciliation.watcher")
 
@@ -84,17 +84,13 @@ def nudge_lanes() -> bool:
 
 
 def see_block(*, height: int, block_time: datetime) -> bool:
-    """A block was made: look for our open transactions, note the head, send scouts of what waits for the chain.
-
-    False when a higher head was seen before.
-    """
+    """A block was made: look for our open transactions, note the head. False when a higher head was seen before."""
     chain_id = settings.FRED.chain_id
     nudge_lanes()
     if not watch_sql.see_head(chain_id, height=height, block_time=block_time):
         return False
     if watch_sql.trust_from(chain_id, height=height, block_time=block_time):
         log.warning("watcher.trusts_from", chain_id=chain_id, height=height, block_time=block_time)
-    waiting_sql.scout()
     return True
 
 

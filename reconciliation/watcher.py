@@ -31,7 +31,7 @@ from leases.chain.errors import ChainError
 from leases.chain.events import Header, LeaseEvent
 from leases.chain.rpc import NodeRpc
 from leases.chain.stream import ChainStream, Connected, LeaseEvents, Lost, echo_queries, event_queries
-from reconciliation import watch_sql, watch_store
+from reconciliation import waiting_sql, watch_sql, watch_store
 from reconciliation.suspicion import Judge
 from reconciliation.watch_blocks import Blocks
 from reconciliation.watch_owed import DEAF_SECONDS, Owed
@@ -280,9 +280,17 @@ class Watcher:
                     self._refused = False
                     self._target = max(self._target, header.height)
                     self._wants_blocks.set()
+                    await self._send_scouts()
                 continue  # if not, another watcher saw a higher one just now
             await asyncio.sleep(RETRY_SECONDS)
             self._has_newest.set()
+
+    async def _send_scouts(self) -> None:
+        """Have some of what waits for the chain looked at; the block itself is read and counts in any case."""
+        try:
+            await self._in_thread("heads", waiting_sql.scout)
+        except DatabaseFailure as error:
+            log.warning("watcher.scouts_not_sent", error=str(error))
 
     async def _nudge_again(self) -> None:
         """A look-up at the moment of a block may come before its index, and would then wait for the next block."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.conf import settings as django_settings
+from django.db import OperationalError
 from django.db.models.functions import Now
 
 from backends.models import HealthCheck
@@ -15,7 +16,7 @@ from fred.models import PeriodicTask
 from leases import lanes
 from leases.chain.events import EventType
 from leases.models import ChainCursor, ChainEvent, ChainTx, Lease, Signer
-from reconciliation import watcher
+from reconciliation import waiting_sql, watcher
 from tests.leases.house import config_of, environment_of, pending, want
 from tests.reconciliation.watching import until_begun, until_read, until_stored, watching
 from tests.waiting import wait_until
@@ -24,11 +25,12 @@ T = EventType
 
 
 @pytest.fixture
-def house(settings, transactional_db):
-    """A chain with a block per transaction that the settings name."""
+def house(settings, transactional_db, monkeypatch):
+    """A chain with a block per transaction that the settings name; no beat of the watcher does what news should."""
     from leases import lane_draft, node
     from leases.chain.devchain import running
 
+    monkeypatch.setattr(watcher, "BEAT_SECONDS", 600.0)
     with running.run() as chain:
         settings.FRED = config_of(
             chain,
@@ -140,9 +142,20 @@ def test_while_the_stream_is_away_the_node_is_asked_and_its_blocks_are_read(hous
         with house.fault("ws_close", where="ws"):
             wait_until(lambda: found._away == {"events", "headers"})
             leases = create(house, 2)
-            until_stored(T.CREATED, leases, timeout=20)
+            until_stored(T.CREATED, leases)
             found._write_beat()
             until_refused("the event stream is not connected")
+
+
+def test_a_block_is_read_also_when_nobody_can_be_sent_ahead_of_what_waits(house, monkeypatch):
+    def away():
+        raise OperationalError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(waiting_sql, "scout", away)
+    with watching():
+        until_begun()
+        create(house)
+        until_read(house.height)
 
 
 def test_what_happened_while_nobody_watched_is_read(house):
@@ -224,9 +237,7 @@ def until_refused(reason: str) -> None:
 
 
 @pytest.fixture
-def quick_beats(monkeypatch):
-    from reconciliation import watcher
-
+def quick_beats(monkeypatch, house):
     monkeypatch.setattr(watcher, "BEAT_SECONDS", 0.1)
 
 
