@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from fred.metrics import API_EVENTS_DROPPED
-from leases import events, sql
+from leases import event_reads, events, sql
 from leases.hub import Hub
 from leases.models import StatusEvent
 from tests.factories.leases import LeaseFactory
@@ -17,6 +17,12 @@ from tests.factories.leases import LeaseFactory
 pytestmark = pytest.mark.django_db(
     transaction=True, available_apps=["fred", "leases", "backends", "placements", "reconciliation", "tenants_api"]
 )
+
+
+@pytest.fixture(autouse=True)
+def no_regular_reads(monkeypatch):
+    """What PostgreSQL tells brings events, not the read every ten seconds."""
+    monkeypatch.setattr(event_reads, "_WAIT_S", 600.0)
 
 
 @pytest.fixture

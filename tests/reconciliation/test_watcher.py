@@ -134,8 +134,8 @@ def test_a_gap_is_filled_after_the_connection_is_back(house):
 
 
 def test_while_the_stream_is_away_the_node_is_asked_and_its_blocks_are_read(house, settings):
-    """The next try to connect may be a minute away."""
-    waits = dict.fromkeys(("websocket_reconnect_initial", "websocket_reconnect_max"), timedelta(minutes=1))
+    """The next try to connect may be long away."""
+    waits = dict.fromkeys(("websocket_reconnect_initial", "websocket_reconnect_max"), timedelta(hours=1))
     settings.FRED = settings.FRED.model_copy(update=waits)
     with watching() as found:
         until_begun()
