@@ -11,10 +11,10 @@ key anew, and drops every unique index with a condition that begins with the col
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.contrib.postgres.operations import AddIndexConcurrently
+from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import OperationalError, migrations, models
 from django.db.migrations.operations.base import Operation
 
@@ -33,23 +33,28 @@ def patient(*steps: Operation) -> list[Operation]:
 def add_index(model: str, index: models.Index) -> list[Operation]:
     """Build an index that the model declares from now on."""
     return [
-        migrations.RunSQL(f'DROP INDEX CONCURRENTLY IF EXISTS "{index.name}"', migrations.RunSQL.noop),
+        migrations.RunSQL(_drop(index.name), migrations.RunSQL.noop),
         AddIndexConcurrently(model_name=model, index=index),
     ]
 
 
-def without_own_index(model: str, name: str, field: models.Field[Any, Any], *indexes: str, on: str) -> Operation:
-    """The field has no index of its own any more: drop those (names as the database has them), touch nothing else.
+def remove_index(model: str, name: str) -> list[Operation]:
+    """Drop an index that the model declares no more."""
+    return [
+        RemoveIndexConcurrently(model_name=model, name=name),
+        migrations.RunSQL(migrations.RunSQL.noop, _drop(name)),  # on the way back, before it is built
+    ]
 
-    ``on``: table and columns, for the way back.
+
+def without_own_index(model: str, name: str, field: models.Field[Any, Any], indexes: Mapping[str, str]) -> Operation:
+    """The field has no index of its own any more: drop those, touch nothing else.
+
+    `indexes`: names as the database has them, and for the way back over what each is, table and columns.
     """
     return migrations.SeparateDatabaseAndState(
         database_operations=[
-            migrations.RunSQL(
-                f'DROP INDEX CONCURRENTLY IF EXISTS "{index}"',
-                f'CREATE INDEX CONCURRENTLY IF NOT EXISTS "{index}" ON {on}',
-            )
-            for index in indexes
+            migrations.RunSQL(_drop(index), [_drop(index), f'CREATE INDEX CONCURRENTLY "{index}" ON {on}'])
+            for index, on in indexes.items()
         ],
         state_operations=[migrations.AlterField(model_name=model, name=name, field=field)],
     )
@@ -64,7 +69,7 @@ def unique_over(model: str, table: str, name: str, *, columns: str, before: str,
 
     def swap(new: str) -> Any:
         def work(_apps: Any, schema_editor: Any) -> None:
-            schema_editor.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_new"')
+            schema_editor.execute(_drop(f"{name}_new"))
             schema_editor.execute(f'CREATE UNIQUE INDEX CONCURRENTLY "{name}_new" ON "{table}" ({new})')
             _in_a_moment(
                 schema_editor,
@@ -94,10 +99,14 @@ def unique_there(name: str, on: str) -> Operation:
             found = cursor.fetchone()
         if found == (True,):
             return
-        schema_editor.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
+        schema_editor.execute(_drop(name))
         schema_editor.execute(f'CREATE UNIQUE INDEX CONCURRENTLY "{name}" ON {on}')
 
     return migrations.RunPython(work, migrations.RunPython.noop)
+
+
+def _drop(name: str) -> str:
+    return f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"'
 
 
 def _in_a_moment(schema_editor: Any, statement: str) -> None:

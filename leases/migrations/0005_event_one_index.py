@@ -16,7 +16,6 @@ class Migration(migrations.Migration):
             'statusevent',
             'lease',
             models.ForeignKey(db_column='lease_uuid', db_index=False, on_delete=django.db.models.deletion.CASCADE, to='leases.lease'),
-            'leases_statusevent_lease_uuid_896d5c45',
-            on='leases_statusevent (lease_uuid)',
+            {'leases_statusevent_lease_uuid_896d5c45': 'leases_statusevent (lease_uuid)'},
         ),
     )

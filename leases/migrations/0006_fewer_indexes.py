@@ -1,8 +1,7 @@
 import django.db.models.deletion
-from django.contrib.postgres.operations import RemoveIndexConcurrently
 from django.db import migrations, models
 
-from leases.concurrently import patient, unique_over, without_own_index
+from leases.concurrently import patient, remove_index, unique_over, without_own_index
 
 
 class Migration(migrations.Migration):
@@ -25,29 +24,20 @@ class Migration(migrations.Migration):
             'chainevent',
             'lease',
             models.ForeignKey(db_column='lease_uuid', db_index=False, on_delete=django.db.models.deletion.CASCADE, to='leases.lease'),
-            'leases_chainevent_lease_uuid_499a8543',
-            on='leases_chainevent (lease_uuid)',
+            {'leases_chainevent_lease_uuid_499a8543': 'leases_chainevent (lease_uuid)'},
         ),
         without_own_index(
             'chainaction',
             'lease',
             models.ForeignKey(db_column='lease_uuid', db_index=False, on_delete=django.db.models.deletion.PROTECT, to='leases.lease'),
-            'leases_chainaction_lease_uuid_ee86262d',
-            on='leases_chainaction (lease_uuid)',
+            {'leases_chainaction_lease_uuid_ee86262d': 'leases_chainaction (lease_uuid)'},
         ),
         without_own_index(
             'chainaction',
             'tx',
             models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, to='leases.chaintx'),
-            'leases_chainaction_tx_id_27b742cf',
-            on='leases_chainaction (tx_id)',
+            {'leases_chainaction_tx_id_27b742cf': 'leases_chainaction (tx_id)'},
         ),
-        RemoveIndexConcurrently(
-            model_name='lease',
-            name='lease_phase',
-        ),
-        RemoveIndexConcurrently(
-            model_name='lease',
-            name='lease_tenant_active',
-        ),
+        *remove_index('lease', 'lease_phase'),
+        *remove_index('lease', 'lease_tenant_active'),
     )

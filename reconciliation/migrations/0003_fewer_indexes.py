@@ -17,7 +17,6 @@ class Migration(migrations.Migration):
             'decisionrecord',
             'lease',
             models.ForeignKey(db_column='lease_uuid', db_index=False, on_delete=django.db.models.deletion.CASCADE, to='leases.lease'),
-            'reconciliation_decisionrecord_lease_uuid_213163b5',
-            on='reconciliation_decisionrecord (lease_uuid)',
+            {'reconciliation_decisionrecord_lease_uuid_213163b5': 'reconciliation_decisionrecord (lease_uuid)'},
         ),
     )

@@ -172,6 +172,27 @@ def test_an_upgrade_that_broke_off_is_run_again(upgraded):
         assert [row[0].partition(" USING ")[2] for row in rows] == ["btree (lease_uuid, chain_id, type)"]
 
 
+def indexes(database: psycopg.Connection) -> dict[str, str]:
+    """All whole ones, with what they are over."""
+    rows = database.execute(
+        "SELECT indexname, indexdef FROM pg_indexes JOIN pg_index ON indexrelid = indexname::regclass"
+        " WHERE indisvalid AND schemaname = 'public'"
+    )
+    return dict(rows.fetchall())
+
+
+def test_the_way_back_leads_to_the_indexes_that_were_there_also_when_it_broke_off(upgraded):
+    back = [one for one in OLD if one[0] in dict(NEW)]
+    with psycopg.connect(upgraded, autocommit=True) as database:
+        before = indexes(database)
+        migrate(NEW)
+        assert indexes(database) != before
+        database.execute("CREATE INDEX lease_phase ON leases_lease (uuid)")
+        database.execute("CREATE INDEX leases_statusevent_lease_uuid_896d5c45 ON leases_statusevent (id)")
+        migrate(back)
+        assert indexes(database) == before
+
+
 def test_a_database_that_lost_unique_indexes_gets_them_back_and_one_that_cannot_have_them_says_why(upgraded):
     unique = {"chain_action_ack_xor_reject", "operation_one_open", "operation_one_restore_per_source"}
     migrate([("leases", "0007_lease_fillfactor"), ("placements", "0006_fewer_indexes")])
