@@ -109,6 +109,7 @@ class EventSlots:
                 )
             except BaseException:  # nobody waits any more
                 self._give_back(member, lease)
+                self._free_soon()
                 raise
             if found is None:  # not reached: what this process knows has to do
                 found = int(len(self._own) < self._total and self._of_lease[lease] < self._per_lease)
@@ -128,8 +129,7 @@ class EventSlots:
         if not self._of_lease[lease]:
             del self._of_lease[lease]
         self._give_back(member, lease)
-        if self._freeing is None or self._freeing.done():
-            self._freeing = asyncio.create_task(self._free(), context=contextvars.Context())
+        self._free_soon()
 
     async def renew(self) -> None:
         """Keep all places of this process, and give those back that Valkey was not told of."""
@@ -156,6 +156,10 @@ class EventSlots:
         self._freed[member] = lease
         if len(self._freed) > self._total:  # Valkey is away for long, and forgets the first by itself
             del self._freed[next(iter(self._freed))]
+
+    def _free_soon(self) -> None:
+        if self._freeing is None or self._freeing.done():
+            self._freeing = asyncio.create_task(self._free(), context=contextvars.Context())
 
     async def _free(self) -> None:
         while True:
