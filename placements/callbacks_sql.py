@@ -47,7 +47,7 @@ class InboxRow(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the inbox holds once: an operation's status; anything else as long as nobody used it."""
+        """What the inbox holds once: an operation's status; anything else as long as it may be about the same."""
         callback = self.callback
         if self.selector is Selector.OPERATION:
             return (self.selector_id, callback.status)
@@ -114,7 +114,9 @@ def insert(rows: Sequence[InboxRow]) -> set[tuple[object, ...]]:
     """Insert callbacks in this order; return the keys of those that were not in the inbox yet.
 
     What another row says already (the same result of an operation or a maintenance command, or the same report that
-    no look has used yet) is left out.
+    no look has used yet) is left out. A report from before a restart or update was sent can't be about that one: the
+    same words since then are another report. So there are at most as many unused rows of the same words as commands
+    were sent meanwhile, and one.
     """
     distinct = {row.key: row for row in reversed(rows)}
     fresh = list(reversed(distinct.values()))
@@ -139,7 +141,10 @@ def insert(rows: Sequence[InboxRow]) -> set[tuple[object, ...]]:
                 OR NOT EXISTS (SELECT FROM placements_callback AS k
                                 WHERE k.lease_uuid = n.lease AND k.applied_at IS NULL
                                   AND k.body_sha256 = decode(n.body, 'hex')
-                                  AND k.selector_id IS NOT DISTINCT FROM n.selector_id AND k.selector = n.selector)
+                                  AND k.selector_id IS NOT DISTINCT FROM n.selector_id AND k.selector = n.selector
+                                  AND NOT EXISTS (SELECT FROM placements_maintenancecommand AS m
+                                                   WHERE m.lease_uuid = n.lease AND m.finished_at IS NULL
+                                                     AND m.first_dispatched_at > k.received_at))
              ORDER BY n.position
                 ON CONFLICT DO NOTHING
          RETURNING c.lease_uuid, c.selector, c.selector_id, c.status, c.maintenance_id, c.body_sha256

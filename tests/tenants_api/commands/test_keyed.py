@@ -4,6 +4,7 @@ import socket
 import time
 from uuid import UUID
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -13,8 +14,10 @@ from fred import breaker
 from leases.models import Lease
 from placements import dispatch
 from placements.command_status import CommandState as S
-from placements.models import MaintenanceCommand, Placement, Teardown
+from placements.models import Callback, MaintenanceCommand, Placement, Teardown
 from placements.sender import Sender
+from reconciliation import facts
+from reconciliation.look import Looker
 from tests.factories.placements import OperationFactory
 from tests.placements.due_rows import targets_to
 from tests.scripted_backend import Hang, Reset
@@ -202,6 +205,34 @@ def test_ta96_two_changes_of_one_second_end_with_the_same_words(ask, lease, back
     assert events() == ["updating", "ready", "restarting", "ready"]
     report("success", words="same", repeated=True)
     assert len(events()) == 4
+
+
+@pytest.mark.parametrize("gathered", ["before the second restart", "after it"])
+def test_ta96_the_same_words_about_a_second_restart_count_before_a_look_used_the_first(
+    ask, lease, backend, report, events, gathered
+):
+    assert ask("restart").status == 202
+    report("success", words="same", unread=True)
+    if gathered == "after it":
+        assert ask("restart").status == 202
+    gathers = []
+
+    def overtaken(epochs, sources):
+        known = facts.gather(epochs, sources)
+        gathers.append(len(known[0]))
+        if len(gathers) == 1:
+            if gathered == "before the second restart":
+                assert ask("restart").status == 202
+            for repeated in (False, True, True):
+                report("success", words="same", repeated=repeated, unread=True)
+            assert Callback.objects.count() == 2, "deliveries that are repeated are one row"
+        return known
+
+    Looker(pushes=False, gather=overtaken).at_due_leases()
+    assert [one.state for one in MaintenanceCommand.objects.all()] == [S.SUCCEEDED, S.SUCCEEDED]
+    assert (gathers[0], len(gathers) > 1) == (1, True), "a look that had not seen the second report ended"
+    assert events() == ["restarting", "restarting", "ready", "ready"]
+    assert not Callback.objects.filter(applied_at=None).exists()
 
 
 def test_ta127_leases_that_can_not_have_commands(ask, lease, make_lease, backend, chain):
