@@ -118,7 +118,7 @@ AUTH_PASSWORD_VALIDATORS = [
 _LINK = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 _SESSION = "-c lock_timeout=2000 -c statement_timeout=15000 -c idle_in_transaction_session_timeout=3000 -c TimeZone=UTC"
 if HOUSE.database_url:
-    _database = environ.Env.db_url_config(HOUSE.database_url.get_secret_value(), engine="django.db.backends.postgresql")
+    _database = environ.Env.db_url_config(HOUSE.database_url.get_secret_value(), engine="fred.postgresql")
     _options = {"options": _SESSION, "application_name": f"fred {PROCESS}", "connect_timeout": 5, **_LINK}
     if PROCESS == "web":
         # Requests come and go on many threads; a pool keeps their connections few and warm.

@@ -48,14 +48,6 @@ def lines(capsys):
 
 
 @pytest.fixture
-def nobody_listens():
-    """A port of this host at which nobody answers."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-@pytest.fixture
 def views():
     app = ThreadedDjango(Limits(body_bytes=10, read_s=5.0, answer_s=10.0), threads=2, reserved={}, middleware=False)
     yield lambda where: asyncio.run(request(app, "GET", where)).status
