@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import structlog
 from django.db import connection, connections
 
+from fred import idle_links
 from placements import callback_counts, callbacks
 from placements.callback_request import VerifiedCallback
 
@@ -69,6 +70,7 @@ class Batcher:
     @staticmethod
     def _called(function: Callable[[], T]) -> T:
         try:
+            idle_links.renew()
             return function()
         except Exception:
             connection.close()
@@ -136,6 +138,7 @@ class Batcher:
         One that breaks its transaction hurts only itself: the batch is split until it stands alone.
         """
         try:
+            idle_links.renew()
             busy = self._apply(batch)
         except Exception as error:  # noqa: BLE001
             connection.close()

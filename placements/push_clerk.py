@@ -14,7 +14,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 
 from backends import targets
 from backends.client import Accepted, NotSent, Pulse
-from fred import crash, metrics
+from fred import crash, idle_links, metrics
 from fred.due import BATCH, RENEW_EVERY, REPEATABLE
 from fred.tasks import DISPATCH, hint
 from leases import wake
@@ -152,6 +152,7 @@ class Clerk:
     def _round(self) -> None:
         self._in_round = True
         try:
+            idle_links.renew()  # a request that waits must not pay for an outage that is over
             self._record()
             self._renew()
             self._load_handed()

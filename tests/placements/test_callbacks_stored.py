@@ -7,6 +7,7 @@ import uuid
 import pytest
 from django.db import connection
 
+from fred import loop_database
 from leases.models import Lease
 from placements import callbacks
 from placements.callbacks_asgi import CallbackEndpoint
@@ -58,6 +59,45 @@ def test_lc62_a_lost_connection_is_503_and_the_next_callback_is_stored():
 
     assert run(work, apply=apply)[0] == [503, 200]
     assert Operation.objects.get().state == OperationState.SUCCEEDED
+
+
+async def end_session(pid):
+    other = await loop_database.connect()
+    try:
+        found = await other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+        assert await found.fetchone() == (True,)
+    finally:
+        await other.close()
+
+
+def session():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_callback_after_the_database_ended_the_idle_connection_is_stored_at_once():
+    operation = OperationFactory()
+    body = json.dumps({"lease_uuid": str(operation.lease_id), "status": "success"}).encode()
+
+    async def work(endpoint):
+        await end_session(await endpoint.batcher.call(session))
+        return (await post(endpoint, body, query=f"operation_id={operation.pk}")).status
+
+    assert run(work, apply=callbacks.apply)[0] == 200
+    assert Operation.objects.get().state == OperationState.SUCCEEDED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_read_for_callbacks_is_read_after_the_database_ended_the_idle_connection():
+    async def work(endpoint):
+        before = await endpoint.batcher.call(session)
+        await end_session(before)
+        return before, await endpoint.batcher.call(session)
+
+    before, after = run(work)[0]
+    assert before != after
 
 
 @pytest.mark.django_db(transaction=True)

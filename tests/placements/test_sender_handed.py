@@ -1,10 +1,13 @@
 """Rows that are handed to a sender with their claim, and what draining gives back."""
 
 import threading
+import time
 
+from django.db import connection
 from django.utils import timezone
 
 from leases.models import Lease
+from placements import awaited
 from placements.models import Operation
 from placements.pushes import Claimed
 from tests.placements.due_rows import S, due, handed, until
@@ -70,3 +73,23 @@ def test_draining_gives_back_what_was_not_started_and_lets_calls_end(backend, ma
     assert Operation.objects.filter(state=S.ACCEPTED).count() == 31
     assert Operation.objects.filter(state=S.IN_DOUBT, pk__in=[one.pk for one in running]).count() == 1
     assert len(backend.seen) == 32
+
+
+def test_a_row_handed_over_after_the_database_ended_the_idle_connection_is_pushed_at_once(backend, make_sender):
+    first, claim = handed()
+    sender = make_sender(pulls=False)
+    sender.take([claim])
+    until(first, state=S.ACCEPTED)
+    wait_until(lambda: sender.is_idle)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        assert cursor.fetchone()[0] >= 1
+    second, claim = handed()
+    with awaited.expected(second.pk) as waiter:
+        sender.take([claim])
+        assert isinstance(waiter.wait(time.monotonic() + 30), awaited.Met)
+    until(second, state=S.ACCEPTED, dispatch_count=1)
+    assert backend.routes() == ["provision", "provision"]
