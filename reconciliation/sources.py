@@ -21,7 +21,7 @@ from backends.contract import Unknown as BackendUnknown
 from fred.budget import at_most
 from fred.due import BATCH
 from leases import node
-from leases.chain.client import Absent, BlockHead, ChainLease, Doubt, ExactLease, LeasePage, Unknown
+from leases.chain.client import Absent, ChainLease, Doubt, ExactLease, LeasePage, Unknown
 from leases.chain.errors import ChainError
 from leases.status import LeaseState
 from reconciliation import command_reads
@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 SILENCE_S = 5.0
 """How long a source that did not answer is left alone before one probe asks again."""
+PROBE_S = 5.0
+"""How long the probe of a look may take: with a read and a listing that hung before it, less than a look's claim."""
+NOBODY = UUID("00000000-0000-7000-8000-000000000000")
+"""No lease, well formed: that the chain has none such is an answer of the service that reads leases."""
 POINT_READS = 16
 """Point reads of one look that are under way at a time."""
 
@@ -46,9 +50,6 @@ class ChainReads(Protocol):
 
     def list_leases(self, provider_uuid: UUID, state: LeaseState | None = None) -> Iterator[LeasePage]:
         """List a provider's leases."""
-
-    def latest_height(self) -> BlockHead:
-        """The newest block; used as the probe."""
 
 
 @dataclass(slots=True)
@@ -89,12 +90,12 @@ class Silence:
 class Sources:
     """Chain and backends of this deployment, as looks read them.
 
-    `read_s` limits an exact read, `probe_s` the question after it whether the chain answers at all: for those whose
-    own answer cannot wait as long as the chain client does.
+    `read_s` limits an exact read, `probe_s` the question after it whether the chain answers for other leases: for those
+    whose own answer cannot wait as long as the chain client does.
     """
 
     def __init__(
-        self, chain: ChainReads | None = None, *, read_s: float | None = None, probe_s: float | None = None
+        self, chain: ChainReads | None = None, *, read_s: float | None = None, probe_s: float = PROBE_S
     ) -> None:
         self._chain = chain
         self._read_s, self._probe_s = read_s, probe_s
@@ -109,7 +110,8 @@ class Sources:
     def exact(self, uuids: Iterable[UUID]) -> dict[UUID, ExactLease | Absent | f.Unknown]:
         """Read these leases exactly. Silence of the chain is one incident: then all are `chain_silent`.
 
-        An error for one lease while the chain answers otherwise is that lease's own fault (``is_own``).
+        An error for one lease while the chain answers for another is that lease's own fault (``is_own``). A node may
+        make blocks and still refuse all that is asked about leases: that it has a newest block tells nothing.
         """
         wanted = sorted(set(uuids))
         if not wanted:
@@ -118,31 +120,32 @@ class Sources:
         if self.chain_silence.holds():
             return dict.fromkeys(wanted, silent)
         found: dict[UUID, ExactLease | Absent | f.Unknown] = {}
-        doubtful = []
+        doubtful: set[UUID] = set()
         with at_most(self._read_s):
             answers = self.chain.leases(wanted)
         for uuid, answer in answers.items():
             if isinstance(answer, Unknown):
                 if answer.doubt is Doubt.SILENT:
-                    doubtful.append(uuid)
+                    doubtful.add(uuid)
                 reason = "chain_silent" if answer.doubt is Doubt.SILENT else f"chain_{answer.doubt}"
                 found[uuid] = f.Unknown(reason, state=answer.state)
             else:
                 found[uuid] = answer
         if doubtful:
-            own = self._answers()
+            # One that was answered just now is asked for again: the node may have gone away in between.
+            own = self._answers(next((uuid for uuid in wanted if uuid not in doubtful), NOBODY))
             for uuid in doubtful:
                 found[uuid] = f.Unknown("chain_error", is_own=True) if own else silent
         else:
             self.chain_silence.over()
         return found
 
-    def _answers(self) -> bool:
-        try:
-            with at_most(self._probe_s):
-                self.chain.latest_height()
-        except ChainError as error:
-            self.chain_silence.began(str(error))
+    def _answers(self, other: UUID = NOBODY) -> bool:
+        """Whether the chain answers for this lease, which is none of those in doubt; its silence begins or ends."""
+        with at_most(self._probe_s):
+            read = self.chain.leases([other])[other]
+        if isinstance(read, Unknown) and read.doubt is Doubt.SILENT:
+            self.chain_silence.began(read.reason)
             return False
         self.chain_silence.over()
         return True
@@ -161,7 +164,8 @@ class Sources:
                 if len(part) >= BATCH:
                     store(part)
                     part = []
-            self.chain_silence.over()
+            if self.chain_silence.is_on:  # lists may be answered while exact reads are not
+                self._answers()
             is_whole = True
         except ChainError as error:
             self._answers()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any
 from uuid import UUID
 
 import grpc
@@ -123,17 +123,18 @@ class CosmosClient:
         return self.leases([lease_uuid])[lease_uuid]
 
     def leases(self, lease_uuids: Sequence[UUID]) -> Mapping[UUID, LeaseRead]:
-        """Read many leases exactly, 64 side by side; after the first silence the rest is `Unknown` unasked."""
+        """Read many leases exactly, 64 side by side; once all of those are silent the rest is `Unknown` unasked."""
         found: dict[UUID, LeaseRead] = {}
         waiting = iter(dict.fromkeys(lease_uuids))
-        silence: Unknown | None = None
+        silence: LeaseRead | None = None
         while part := list(islice(waiting, _SIDE_BY_SIDE)):
             if silence is None:
                 waited = Stopwatch()
                 with waited:
                     found |= self._read_side_by_side(part)
                 CHAIN_QUERY_SECONDS.labels("get_lease").observe(waited.seconds)
-                silence = next((read for uuid in part if _is_silence(read := found[uuid])), None)
+                reads = [found[uuid] for uuid in part]
+                silence = reads[0] if all(map(_is_silence, reads)) else None
             else:
                 found |= dict.fromkeys(part, silence)
         return found
@@ -395,5 +396,5 @@ def _unknown(error: grpc.RpcError, doing: str) -> Unknown:
     return Unknown(str(failure(error, doing)), Doubt.UNREADABLE if is_refused else Doubt.SILENT)
 
 
-def _is_silence(read: LeaseRead) -> TypeGuard[Unknown]:
+def _is_silence(read: LeaseRead) -> bool:
     return isinstance(read, Unknown) and read.doubt is Doubt.SILENT

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 
-from leases.chain.client import Absent, BlockHead, ChainLease, Coin, ExactLease, LeaseItem, LeasePage, Unknown
+from leases.chain.client import Absent, ChainLease, Coin, ExactLease, LeaseItem, LeasePage, Unknown
 from leases.chain.errors import ChainUnavailable
 from leases.status import LeaseState
 
@@ -68,8 +68,3 @@ class MemoryChain:
         yield LeasePage(
             tuple(one for one in self.leases_by_uuid.values() if state is None or one.state is state), self.height
         )
-
-    def latest_height(self) -> BlockHead:
-        if self.silent:
-            raise ChainUnavailable("no answer")
-        return BlockHead(self.height, datetime.now(UTC))

@@ -123,6 +123,11 @@ def test_a_look_without_an_answer_wakes_nobody(looker, chain, trusted):
 
 TROUBLES = {
     "silent": ("grpc_error", {"code": "UNAVAILABLE"}, "chain_silent"),
+    "silent about leases": (
+        "grpc_error",
+        {"where": "/liftedinit.billing.v1.Query/*", "code": "UNAVAILABLE"},
+        "chain_silent",
+    ),
     "behind": ("stale_reads", {"blocks": 30}, "chain_stale"),
     "of another chain": ("empty_chain", {"where": "*Lease*", "height": 1_000_000}, "chain_unknown"),
 }

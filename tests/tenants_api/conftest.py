@@ -13,7 +13,6 @@ import pytest
 
 from fred.conf import BackendConfig
 from leases.chain.client import Absent, ChainLease, ExactLease, Unknown
-from leases.chain.errors import ChainUnavailable
 from leases.status import LeaseState
 from tests.tenants_api import openapi
 from tests.tenants_api.calls import PROVIDER, SKU, bearer
@@ -26,17 +25,11 @@ class TableChain:
     def __init__(self):
         self.known = {}
         self.asked = []
-        self.probes = 0
         self.fails = False
 
     def leases(self, lease_uuids):
         self.asked += lease_uuids
         return {uuid: Unknown("no answer") if self.fails else self.known.get(uuid, Absent(100)) for uuid in lease_uuids}
-
-    def latest_height(self):
-        self.probes += 1
-        if self.fails:
-            raise ChainUnavailable("no answer")
 
     def add(self, lease_uuid, *, height=100, **changes):
         fields = {

@@ -115,6 +115,20 @@ def test_after_the_first_silence_nobody_is_asked(node, client):
     assert node.calls["Lease"] == 64
 
 
+def test_a_read_that_fails_among_answers_keeps_no_other_from_being_asked(node, client):
+    wanted = uuids(200)
+
+    def answer(request):
+        uuid = billing_pb2.QueryLeaseRequest.FromString(request).lease_uuid
+        if uuid == str(wanted[3]):
+            return Refusal(grpc.StatusCode.INTERNAL, "broken row")
+        return billing_pb2.QueryLeaseResponse(lease=lease_row(uuid=uuid))
+
+    node.answers[ONE_LEASE] = answer
+    read = client.leases(wanted)
+    assert [uuid for uuid in wanted if isinstance(read[uuid], Unknown)] == [wanted[3]]
+
+
 def _account(message):
     answer = auth_pb2.QueryAccountResponse()
     answer.account.Pack(message, "")

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from leases import wake
-from leases.chain.client import Absent, BlockHead, ChainLease, Coin, ExactLease, LeaseItem, LeasePage, Unknown
+from leases.chain.client import Absent, ChainLease, Coin, ExactLease, LeaseItem, LeasePage, Unknown
 from leases.status import LeaseState
 
 SKU = UUID("01890a5d-ac96-774b-bcce-b302099a8001")
@@ -84,9 +84,6 @@ class TableChain:
         height = self._height()
         found = run("SELECT uuid, state FROM race_chain WHERE state = %s", int(state or LeaseState.PENDING))
         yield LeasePage(tuple(_lease(*row) for row in found), height)
-
-    def latest_height(self) -> BlockHead:
-        return BlockHead(self._height(), datetime.now(UTC))
 
     @staticmethod
     def _height() -> int:
