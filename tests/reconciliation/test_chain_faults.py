@@ -11,12 +11,11 @@ import pytest
 
 from leases import lane_draft
 from leases.chain import noticed
-from leases.models import ChainCursor
 from leases.status import LeaseState
 from placements.models import Teardown
 from tests.reconciliation.keeping import acknowledged, keeping, states, told, unsettled
 from tests.reconciliation.story import ROWS, Story
-from tests.reconciliation.watching import until_read
+from tests.reconciliation.watching import blocks_every, until_read
 from tests.waiting import wait_until
 
 pytestmark = [ROWS, pytest.mark.slow]
@@ -97,13 +96,8 @@ def working(story, settings):
         }
     )
     lane_draft.simulations.__init__()
-    noticed.forget()
-    height = story.chain.height
-    ChainCursor.objects.update(last_height=height, head_height=height, trusted_from_height=height)
-    story.chain.set_block_mode("interval", interval=BLOCK_S)
-    yield story
-    story.chain.clear_faults()
-    story.chain.set_block_mode("instant")
+    with blocks_every(story, BLOCK_S):
+        yield story
 
 
 def burst(story: Story) -> list[UUID]:

@@ -6,14 +6,13 @@ from uuid import UUID
 import pytest
 from django.db.models.functions import Now
 
-from leases.chain import noticed
-from leases.models import ChainCursor, Lease
+from leases.models import Lease
 from reconciliation import sources, suspect_sql, suspicion, waiting_sql, watch_store
 from reconciliation.sources import Sources
 from tests.reconciliation.chains import lease
 from tests.reconciliation.keeping import keeping
 from tests.reconciliation.story import ROWS, make_due
-from tests.reconciliation.watching import event, until_read
+from tests.reconciliation.watching import blocks_every, event, until_read
 from tests.waiting import wait_until
 
 pytestmark = ROWS
@@ -71,12 +70,18 @@ def test_an_answer_wakes_one_batch_of_those_that_wait_for_it(valkey, monkeypatch
     assert due() == {1, 2}
 
 
-def test_one_scout_whose_look_is_answered_brings_back_all(looker, chain, trusted):
+def three_met_silence(looker, chain):
+    """Three new leases that were looked at while the chain is silent."""
     ones = [lease() for _ in range(3)]
     chain.add(*ones)
     watch_store.store_events([event(uuid=one.uuid, height=90) for one in ones])
     chain.silent = True
     looker.at_due_leases()
+    return ones
+
+
+def test_one_scout_whose_look_is_answered_brings_back_all(looker, chain, trusted):
+    ones = three_met_silence(looker, chain)
     assert set(Lease.objects.values_list("reason", flat=True)) == {"chain_silent"}
     looker.sources = Sources(chain)
     chain.silent = False
@@ -111,11 +116,7 @@ def test_a_lease_whose_look_outlasted_the_suspicion_is_no_exception(looker, chai
 
 
 def test_a_look_without_an_answer_wakes_nobody(looker, chain, trusted):
-    ones = [lease() for _ in range(3)]
-    chain.add(*ones)
-    watch_store.store_events([event(uuid=one.uuid, height=90) for one in ones])
-    chain.silent = True
-    looker.at_due_leases()
+    ones = three_met_silence(looker, chain)
     make_due(Lease, pk=ones[0].uuid)
     looker.at_due_leases()
     assert not due()
@@ -137,13 +138,8 @@ TROUBLES = {
 def working(story, monkeypatch):
     """That provider with a block every 200 ms, whose silence is remembered for half a second."""
     monkeypatch.setattr(sources, "SILENCE_S", 0.5)
-    noticed.forget()
-    height = story.chain.height
-    ChainCursor.objects.update(last_height=height, head_height=height, trusted_from_height=height)
-    story.chain.set_block_mode("interval", interval=BLOCK_S)
-    yield story
-    story.chain.clear_faults()
-    story.chain.set_block_mode("instant")
+    with blocks_every(story, BLOCK_S):
+        yield story
 
 
 @pytest.mark.parametrize("name", TROUBLES)

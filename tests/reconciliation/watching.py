@@ -11,9 +11,11 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 
+from leases.chain import noticed
 from leases.chain.events import EventType, LeaseEvent
 from leases.models import ChainCursor, ChainEvent
 from reconciliation.watcher import Watcher
+from tests.reconciliation.story import Story
 from tests.waiting import wait_until
 
 
@@ -76,3 +78,17 @@ def event(kind: EventType = EventType.CREATED, uuid: UUID | None = None, **chang
 def now() -> datetime:
     """The time, in UTC."""
     return datetime.now(UTC)
+
+
+@contextmanager
+def blocks_every(story: Story, seconds: float) -> Iterator[None]:
+    """Have the story's chain, which is known so far, make blocks; afterwards it has no faults any more."""
+    noticed.forget()
+    height = story.chain.height
+    ChainCursor.objects.update(last_height=height, head_height=height, trusted_from_height=height)
+    story.chain.set_block_mode("interval", interval=seconds)
+    try:
+        yield
+    finally:
+        story.chain.clear_faults()
+        story.chain.set_block_mode("instant")
